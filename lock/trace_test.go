@@ -17,84 +17,6 @@ import (
 	"github.com/lockwire/lockwire/lock"
 )
 
-// journal is a Trace that writes down its events.
-type journal struct {
-	mu     sync.Mutex
-	events []string
-	ends   []lock.AcquireEnd
-	losses []lock.LossInfo
-	rounds []lock.RenewalInfo
-}
-
-// traceKey is the key under which a journal's contexts have the name of the call.
-type traceKey struct{}
-
-func (j *journal) note(format string, args ...any) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.events = append(j.events, fmt.Sprintf(format, args...))
-}
-
-// take returns the events so far, and forgets them.
-func (j *journal) take() []string {
-	synctest.Wait()
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	events := j.events
-	j.events = nil
-	return events
-}
-
-func (j *journal) want(t *testing.T, want ...string) {
-	t.Helper()
-	if got := j.take(); !slices.Equal(got, want) {
-		t.Errorf("events\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
-}
-
-// wantSorted is want for events of several goroutines at the same time.
-func (j *journal) wantSorted(t *testing.T, want ...string) {
-	t.Helper()
-	if got := slices.Sorted(slices.Values(j.take())); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
-		t.Errorf("events\n%s\nwant in any order\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
-}
-
-func (j *journal) trace() *lock.Trace {
-	return &lock.Trace{
-		AcquireStart: func(ctx context.Context, s lock.AcquireStart) context.Context {
-			j.note("start %s %s", s.Kind, s.Name)
-			return context.WithValue(ctx, traceKey{}, "acquire "+s.Name)
-		},
-		AcquireEnd: func(ctx context.Context, e lock.AcquireEnd) {
-			j.note("%s %s in %v, %v in line, asked %d, handed over %v", ctx.Value(traceKey{}), e.Outcome, e.Elapsed, e.InLine, e.Attempts, e.HandedOver)
-			j.mu.Lock()
-			defer j.mu.Unlock()
-			j.ends = append(j.ends, e)
-		},
-		ReleaseStart: func(ctx context.Context, s lock.ReleaseStart) context.Context {
-			return context.WithValue(ctx, traceKey{}, "release "+s.Name)
-		},
-		ReleaseEnd: func(ctx context.Context, e lock.ReleaseEnd) {
-			j.note("%s %s after %v, handed over %v", ctx.Value(traceKey{}), e.Outcome, e.Age, e.HandedOver)
-		},
-		Lost: func(l lock.LossInfo) {
-			j.note("lost %s %s after %v: %v", l.Kind, l.Name, l.Age, l.Reason)
-			j.mu.Lock()
-			defer j.mu.Unlock()
-			j.losses = append(j.losses, l)
-		},
-		Renewal: func(r lock.RenewalInfo) {
-			j.mu.Lock()
-			defer j.mu.Unlock()
-			j.rounds = append(j.rounds, r)
-		},
-		Background: func(b lock.BackgroundInfo) {
-			j.note("background %s %s, done %v in %v: %v", b.Change, b.Name, b.Done, b.Age, b.Err)
-		},
-	}
-}
-
 func TestTrace(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		var j journal
@@ -105,7 +27,8 @@ func TestTrace(t *testing.T) {
 			}
 		}}}, lock.Config{Trace: j.trace()})
 		lease := mustLock(t, c, "job")
-		if e := j.ends[0]; e.Held != lease || e.Client != c || e.Lease != 30*time.Second || !e.Renewed || e.Try || e.Part {
+		ends, _, _ := j.told()
+		if e := ends[0]; e.Held != lease || e.Client != c || e.Lease != 30*time.Second || !e.Renewed || e.Try || e.Part {
 			t.Errorf("%+v", e)
 		}
 		_, err := c.Reentrant("job").TryLock(t.Context())
@@ -167,11 +90,12 @@ func TestTraceOfLosses(t *testing.T) {
 		w.srv.Do("DEL", "job")
 		w.sleep(time.Second)
 		j.want(t, "lost reentrant job after 2s: "+lock.Forced.String())
-		if got := j.rounds; len(got) != 2 || got[0].Renewed != 2 || got[1].Renewed != 1 || got[1].Gone != 1 || got[1].Lease != 3*time.Second {
+		_, losses, got := j.told()
+		if len(got) != 2 || got[0].Renewed != 2 || got[1].Renewed != 1 || got[1].Gone != 1 || got[1].Lease != 3*time.Second {
 			t.Errorf("rounds %+v", got)
 		}
-		if j.losses[0].Held != lease || j.losses[0].Reason != lock.Forced {
-			t.Errorf("%+v", j.losses[0])
+		if losses[0].Held != lease || losses[0].Reason != lock.Forced {
+			t.Errorf("%+v", losses[0])
 		}
 		wantErr(t, "Unlock", lease.Unlock(t.Context()), lock.ErrNotHeld)
 		w.srv.Do("DEL", "other")
@@ -190,7 +114,7 @@ func TestTraceOfFailures(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		var j journal
 		c := w.client(lock.Config{Trace: j.trace(), Lease: 18 * time.Second, RenewEvery: 2 * time.Second})
-		end := func() lock.AcquireEnd { return j.ends[len(j.ends)-1] }
+		end := func() lock.AcquireEnd { ends, _, _ := j.told(); return ends[len(ends)-1] }
 		w.denied(func() {
 			if _, err := c.Reentrant("job").TryLock(t.Context()); err == nil || end().Outcome != lock.OutcomeFailed || end().Err != err || end().Held != nil {
 				t.Errorf("without a right: %v, %+v", err, end())
@@ -204,12 +128,12 @@ func TestTraceOfFailures(t *testing.T) {
 		lease := mustLock(t, c, "job")
 		w.srv.Latency(1100 * time.Millisecond)
 		w.sleep(20 * time.Second)
-		synctest.Wait()
-		if late := slices.MaxFunc(j.rounds, func(a, b lock.RenewalInfo) int { return int(a.Lateness - b.Lateness) }); late.Lateness < 200*time.Millisecond || late.Elapsed != 2200*time.Millisecond {
-			t.Errorf("no round was late or took long: %+v", j.rounds)
+		_, _, rounds := j.told()
+		if late := slices.MaxFunc(rounds, func(a, b lock.RenewalInfo) int { return int(a.Lateness - b.Lateness) }); late.Lateness < 200*time.Millisecond || late.Elapsed != 2200*time.Millisecond {
+			t.Errorf("no round was late or took long: %+v", rounds)
 		}
-		if slices.ContainsFunc(j.rounds, func(r lock.RenewalInfo) bool { return r.Failed+r.Gone > 0 }) {
-			t.Errorf("renewals that wait for their confirmation count as failed or gone: %+v", j.rounds)
+		if slices.ContainsFunc(rounds, func(r lock.RenewalInfo) bool { return r.Failed+r.Gone > 0 }) {
+			t.Errorf("renewals that wait for their confirmation count as failed or gone: %+v", rounds)
 		}
 		w.srv.Latency(0)
 		w.sleep(5 * time.Second)
@@ -217,11 +141,11 @@ func TestTraceOfFailures(t *testing.T) {
 		w.srv.KillConns(nil)
 		w.sleep(20 * time.Second)
 		w.srv.Refuse(false)
-		synctest.Wait()
-		if last := j.rounds[len(j.rounds)-1]; last.Failed != 1 || last.Renewed != 0 || last.Gone != 0 {
+		_, losses, rounds := j.told()
+		if last := rounds[len(rounds)-1]; last.Failed != 1 || last.Renewed != 0 || last.Gone != 0 {
 			t.Errorf("a round without a server: %+v", last)
 		}
-		if l := j.losses[0]; l.Reason != lock.Unreachable || l.Err == nil || l.Age < 40*time.Second || l.Age > 44*time.Second || l.Held != lease {
+		if l := losses[0]; l.Reason != lock.Unreachable || l.Err == nil || l.Age < 40*time.Second || l.Age > 44*time.Second || l.Held != lease {
 			t.Errorf("%+v", l)
 		}
 		j.take()
@@ -319,8 +243,9 @@ func TestTraceOfAllKinds(t *testing.T) {
 		j.want(t, "start write k", "acquire k"+asked, "start read k", "release k released after 0s, handed over false", "acquire k"+asked,
 			"release k released after 0s, handed over false")
 		mustUnlock(t, lockMulti(t, newMulti(t, reentrants(c, "a", "b")...)))
-		if last := j.ends[len(j.ends)-1]; last.Members != 2 || last.Part || !j.ends[len(j.ends)-2].Part {
-			t.Errorf("%+v", j.ends[len(j.ends)-2:])
+		ends, _, _ := j.told()
+		if last := ends[len(ends)-2:]; last[1].Members != 2 || last[1].Part || !last[0].Part {
+			t.Errorf("%+v", last)
 		}
 		if events := j.take(); len(events) != 9 || events[0] != "start multi a" || events[5] != strings.Replace("acquire a"+asked, "asked 1", "asked 0", 1) {
 			t.Errorf("events of a Multi: %q", events)

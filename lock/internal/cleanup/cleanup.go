@@ -64,7 +64,7 @@ type Cleanup struct {
 	spares    map[string]spare // by the name of the lock
 	sweeps    bool             // the loop sweeps the spares
 	kept      []kept           // in the order of time
-	headless  []kept           // older, and without a next master at an earlier loss
+	waiting   []kept           // older, and without a next master at an earlier loss
 	abandoned Abandoned
 }
 

@@ -101,8 +101,8 @@ func (u *Cleanup) sendAgain(at time.Time) {
 	ctx, cancel := context.WithTimeout(u.life, resendPause)
 	defer cancel()
 	u.mu.Lock()
-	latest, all := u.kept, u.headless
-	u.kept, u.headless = nil, nil
+	latest, all := u.kept, u.waiting
+	u.kept, u.waiting = nil, nil
 	u.mu.Unlock()
 	for _, k := range latest {
 		if at.Sub(k.at) <= keptFor {
@@ -110,7 +110,7 @@ func (u *Cleanup) sendAgain(at time.Time) {
 		}
 	}
 	var jobs []*Job
-	var sent, headless []kept
+	var sent, waiting []kept
 	for _, k := range all {
 		w, until := k.Again(ctx)
 		switch {
@@ -119,12 +119,12 @@ func (u *Cleanup) sendAgain(at time.Time) {
 			j.kept = true
 			jobs, sent = append(jobs, j), append(sent, k)
 		case at.Sub(k.at) <= successorFor:
-			headless = append(headless, k)
+			waiting = append(waiting, k)
 		}
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.kept, u.headless = append(sent, u.kept...), headless
+	u.kept, u.waiting = append(sent, u.kept...), waiting
 	u.returned = append(u.returned, batch{againLane, jobs})
 	u.wakeLocked()
 }
