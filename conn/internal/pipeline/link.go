@@ -2,8 +2,10 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -65,7 +67,7 @@ type Link struct {
 	writeFrom int64      // number of entries before the last write
 	spare     []byte     // free buffer for pending
 	queued    int64      // bytes of all commands so far
-	unsent    int        // bytes at the end of inflight not written by a failed write
+	unsent    int        // entries at the end of inflight, or of batch, of which a failed write has sent nothing
 	writing   bool       // a writer is active or about to start
 	handed    bool       // writeLoop is the writer
 	looping   bool       // writeLoop is running
@@ -297,6 +299,9 @@ func (l *Link) release(k *call) {
 // Fail closes the Link with the reason err, unless the Link has failed before. Calls in progress end with this reason.
 func (l *Link) Fail(err error) {
 	l.mu.Lock()
+	if l.open && errors.Is(err, errUnasked) {
+		l.err = fmt.Errorf("%w: %w", l.err, err)
+	}
 	failed := l.failLocked(err) || l.open
 	l.open = false
 	l.mu.Unlock()
@@ -325,9 +330,18 @@ func (l *Link) hangUp() { l.s.HangUp() }
 // lastReplies is the time to read replies after a failed write.
 const lastReplies = 100 * time.Millisecond
 
-// failedWriteLocked marks the link as failed by a write. A server that closes the connection may have answered before, and
-// have said why. So readLoop goes on with what has arrived, until the end of the connection, and then hangs up.
-func (l *Link) failedWriteLocked(err error) {
+// failedWriteLocked marks the link as failed by a write, of which unsent bytes are left. A server that closes the connection may
+// have answered before, and have said why. So readLoop goes on with what has arrived, until the end of the connection, and then
+// hangs up.
+func (l *Link) failedWriteLocked(err error, unsent int) {
+	for _, taken := range [][]entry{l.inflight, l.batch} {
+		for _, e := range slices.Backward(taken) {
+			if unsent -= e.size; unsent < 0 {
+				break
+			}
+			l.unsent++
+		}
+	}
 	if !l.failLocked(err) {
 		return
 	}

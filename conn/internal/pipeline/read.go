@@ -115,11 +115,23 @@ func (l *Link) headAt(offset int64) *entry {
 
 // head returns the entry of the next reply, or nil without one.
 func (l *Link) head() *entry {
-	if i := int(l.pos.Load()); i < len(l.batch) {
+	if i := int(l.pos.Load()); i < len(l.batch) && !l.failed.Load() {
 		return &l.batch[i]
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if int(l.pos.Load()) == len(l.batch) {
+		l.nextBatchLocked()
+	}
+	left := l.batch[l.pos.Load():]
+	if len(left)+len(l.inflight) <= l.unsent {
+		return nil
+	}
+	return &left[0]
+}
+
+// nextBatchLocked takes the entries in flight as the next batch.
+func (l *Link) nextBatchLocked() {
 	free := l.batch[:0]
 	if cap(free) > keptEntries {
 		free = nil
@@ -128,10 +140,6 @@ func (l *Link) head() *entry {
 	l.batch, l.inflight = l.inflight, free
 	l.pos.Store(0)
 	l.cohort = min(max(l.outstandingLocked()/4, 1), maxCohort)
-	if len(l.batch) == 0 {
-		return nil
-	}
-	return &l.batch[0]
 }
 
 // unwanted reports whether no caller waits for the reply, which can then be skipped.
@@ -196,15 +204,11 @@ func (l *Link) finish() {
 		l.cond.Wait()
 	}
 	sent := append(l.batch[l.pos.Load():], l.inflight...)
-	unsent, err, lost := l.waiting, l.err, l.unsent
+	n := len(sent) - l.unsent
+	unsent, err := l.waiting, l.err
 	l.batch, l.inflight, l.waiting, l.pending, l.spare, l.bodies = nil, nil, nil, nil, nil, 0
 	l.pos.Store(0)
 	l.mu.Unlock()
-	n := len(sent)
-	for n > 0 && sent[n-1].size <= lost {
-		n--
-		lost -= sent[n].size
-	}
 	outstanding := len(sent) + len(unsent)
 	for i, e := range append(sent, unsent...) {
 		e.body.drop()

@@ -174,8 +174,7 @@ func (l *Link) flushLocked(k *call, mayBlock, read bool) {
 			l.spare = b[:0]
 		}
 		if err != nil {
-			l.unsent = unsent
-			l.failedWriteLocked(err)
+			l.failedWriteLocked(err, unsent)
 		}
 	}
 	l.writing = false

@@ -2,6 +2,8 @@ package pipeline_test
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"net"
 	"runtime"
 	"strings"
@@ -168,4 +170,60 @@ func TestWritesAreShared(t *testing.T) {
 			t.Errorf("%d writes for %d commands, want at least 8 commands to a write", n, callers*calls)
 		}
 	})
+}
+
+// closingServer answers what reaches it, and says why it closes the connection. The first write waits for a value of begin, and the
+// second one fails after bytes bytes.
+type closingServer struct {
+	net.Conn
+	begin  chan struct{}
+	writes int
+	bytes  int
+}
+
+func (c *closingServer) Write(b []byte) (int, error) {
+	if c.writes++; c.writes == 1 {
+		<-c.begin
+		return len(b), nil
+	}
+	return min(c.bytes, len(b)), io.ErrClosedPipe
+}
+
+// What a server says at the end of the connection is no reply to a command of which a failed write has sent nothing.
+func TestGoodbyeAfterAFailedWrite(t *testing.T) {
+	size := len(resp.Cmd("INCR", "n").Encoded())
+	for _, sent := range []int{1, 2, 3} { // commands of three
+		t.Run(fmt.Sprint(sent), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ours, server := net.Pipe()
+				nc := &closingServer{Conn: ours, begin: make(chan struct{}), bytes: (sent - 1) * size}
+				l := openOver(nc, shared(limits(5*time.Second)))
+				replies, errs := make([]resp.Value, 3), make([]error, 3)
+				var wg sync.WaitGroup
+				for i := range replies {
+					wg.Go(func() { replies[i], errs[i] = l.Do(t.Context(), "INCR", "n") })
+					synctest.Wait()
+				}
+				close(nc.begin)
+				synctest.Wait()
+				if _, err := io.WriteString(server, strings.Repeat(":1\r\n", sent)+"-ERR goodbye\r\n"); err != nil {
+					t.Error(err)
+				}
+				wg.Wait()
+				for i, err := range errs {
+					if i < sent {
+						if n, wrong := replies[i].Int(); err != nil || wrong != nil || n != 1 {
+							t.Errorf("command %d = %v, %v; want its reply", i+1, replies[i], err)
+						}
+						continue
+					}
+					if wantFailure(t, err, errNotSent, io.ErrClosedPipe); err == nil || !strings.Contains(err.Error(), "goodbye") {
+						t.Errorf("command %d: %v, want the server's reason", i+1, err)
+					}
+				}
+				l.close()
+				_ = server.Close()
+			})
+		})
+	}
 }
