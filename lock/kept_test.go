@@ -193,6 +193,34 @@ func TestCountOfALostServer(t *testing.T) {
 	})
 }
 
+// A master that has a change from the repetition, and then loses its data, gets the change no more.
+func TestCountOfALostSuccessor(t *testing.T) {
+	inShard(t, lock.Config{}, func(t *testing.T, w *world, r *replicated, c *lock.Client) {
+		permits := c.Semaphore("semaphore")
+		set := func() {
+			if _, err := permits.TrySetPermits(t.Context(), 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		set()
+		w.formerMaster(r, func() {
+			if err := permits.Release(t.Context(), 1); err != nil {
+				t.Error(err)
+			}
+		})
+		w.sleep(2 * time.Second)
+		if n, err := permits.Available(t.Context()); n != 1 || err != nil {
+			t.Errorf("Available() = %d, %v; want 1", n, err)
+		}
+		w.srv.Restart()
+		set()
+		w.sleep(10 * time.Second)
+		if n, err := permits.Available(t.Context()); n != 0 || err != nil {
+			t.Errorf("after the loss, Available() = %d, %v; want 0", n, err)
+		}
+	})
+}
+
 // A Close does not wait for what the server has confirmed, and is sent again.
 func TestCloseBesideConfirmedWork(t *testing.T) {
 	inShard(t, lock.Config{}, func(t *testing.T, w *world, r *replicated, c *lock.Client) {

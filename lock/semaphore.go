@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockwire/lockwire/internal/netfail"
@@ -313,7 +314,9 @@ func (x *change) answered(v resp.Value) error {
 	kept := x.gives && x.master != (master{})
 	if kept {
 		last += changeAgainFor.Milliseconds()
-		c.cleanup.Keep(&changeAgain{change: x, last: last})
+		counted := new(atomic.Pointer[master])
+		counted.Store(&x.master)
+		c.cleanup.Keep(&changeAgain{change: x, last: last, counted: counted})
 	}
 	c.cleanup.SettleLatch(x.target.name, x.latch, x.unsure || kept, last)
 	return nil
@@ -350,17 +353,20 @@ func (c *Client) masterOf(ctx context.Context, name string) master {
 // changeAgain is the work of sending a confirmed change to a replica in the server's place, for as long as the servers keep the latch.
 type changeAgain struct {
 	cleanup.Simple
-	change *change
-	last   int64 // the end of the latch
+	change  *change
+	last    int64                   // the end of the latch
+	counted *atomic.Pointer[master] // the last server to confirm the change
+	next    master                  // the server of this repetition
 }
 
 // Again sends the change to another server only: the same one may have lost its data with the latch, and would count the change twice.
 func (a *changeAgain) Again(ctx context.Context) (cleanup.Work, time.Time) {
-	x := a.change
-	if now := x.client.masterOf(ctx, x.target.name); now == x.master || now == (master{}) {
+	next := *a
+	next.next = a.change.client.masterOf(ctx, a.Name())
+	if next.next == *a.counted.Load() || next.next == (master{}) {
 		return nil, time.Time{}
 	}
-	return a, time.Now().Add(changeAgainFor)
+	return &next, time.Now().Add(changeAgainFor)
 }
 
 func (a *changeAgain) Name() string       { return a.change.target.name }
@@ -368,6 +374,7 @@ func (a *changeAgain) Rank() cleanup.Rank { return cleanup.Change }
 func (a *changeAgain) Call() *remote.Call { return a.change.callBy(a.last) }
 
 func (a *changeAgain) Answered(resp.Value, bool) cleanup.Result {
+	a.counted.Store(&a.next)
 	a.change.client.cleanup.SettleLatch(a.Name(), a.change.latch, true, a.last)
 	return cleanup.Result{Done: true}
 }

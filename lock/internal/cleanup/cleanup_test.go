@@ -187,6 +187,73 @@ func TestCloseCountsTheRest(t *testing.T) {
 	})
 }
 
+// confirmed is Confirmed work whose next master becomes known.
+type confirmed struct {
+	*task
+	asked int
+	again func(ctx context.Context) (known bool)
+}
+
+func (c *confirmed) Again(ctx context.Context) (Work, time.Time) {
+	c.asked++
+	if !c.again(ctx) {
+		return nil, time.Time{}
+	}
+	return c.task, time.Now().Add(time.Minute)
+}
+
+// Confirmed work without a next master waits for the next loss, up to a limit of memory.
+func TestWaitingIsLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := start(&server{})
+		var all []*confirmed
+		for range 3 {
+			for range keptMost {
+				c := &confirmed{task: &task{name: "a"}, again: func(context.Context) bool { return false }}
+				all = append(all, c)
+				u.Keep(c)
+			}
+			u.Lost()
+			time.Sleep(2 * time.Second)
+		}
+		u.Lost()
+		time.Sleep(2 * time.Second)
+		u.Close(t.Context())
+		asked := 0
+		for _, c := range all[2*keptMost:] {
+			asked += c.asked
+		}
+		if len(u.waiting) != keptMost || asked != 2*keptMost {
+			t.Errorf("%d wait, want %d; the newest were asked %d times, want twice each", len(u.waiting), keptMost, asked)
+		}
+	})
+}
+
+// If nobody says in time who the next master is, the question is repeated, and the rest comes first.
+func TestMastersUnknownForAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		u := start(s)
+		slow := func(ctx context.Context) bool {
+			<-ctx.Done()
+			return false
+		}
+		first := &confirmed{task: &task{name: "slow"}, again: slow}
+		second := &confirmed{task: &task{name: "known"}, again: func(ctx context.Context) bool { return ctx.Err() == nil }}
+		u.Keep(first)
+		u.Keep(second)
+		u.Lost()
+		time.Sleep(time.Minute)
+		u.Close(t.Context())
+		if len(second.done) == 0 {
+			t.Error("a known master did not get its work")
+		}
+		if first.asked < 2 || first.asked > 31 {
+			t.Errorf("asked %d times, want again and again for half a minute", first.asked)
+		}
+	})
+}
+
 // Latches are deleted together. One is kept for each lock, until no release has used it for a sweep.
 func TestLatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

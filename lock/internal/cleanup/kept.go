@@ -97,6 +97,7 @@ func (a *agenda) dropKept() {
 }
 
 // sendAgain makes jobs for the kept work after a loss noticed at the time at. Work without a next master yet waits for the next loss.
+// If there is no time to ask about all masters, sendAgain runs once more, with the rest first.
 func (u *Cleanup) sendAgain(at time.Time) {
 	ctx, cancel := context.WithTimeout(u.life, resendPause)
 	defer cancel()
@@ -110,17 +111,35 @@ func (u *Cleanup) sendAgain(at time.Time) {
 		}
 	}
 	var jobs []*Job
-	var sent, waiting []kept
+	var sent, unasked, waiting []kept
 	for _, k := range all {
-		w, until := k.Again(ctx)
-		switch {
-		case w != nil:
-			j := NewJob(w, until, false)
-			j.kept = true
-			jobs, sent = append(jobs, j), append(sent, k)
-		case at.Sub(k.at) <= successorFor:
-			waiting = append(waiting, k)
+		age := at.Sub(k.at)
+		if age > successorFor {
+			continue
 		}
+		if ctx.Err() != nil {
+			unasked = append(unasked, k)
+			continue
+		}
+		w, until := k.Again(ctx)
+		if w == nil {
+			waiting = append(waiting, k)
+			continue
+		}
+		j := NewJob(w, until, false)
+		j.kept = true
+		jobs = append(jobs, j)
+		if age <= keptFor {
+			sent = append(sent, k)
+		}
+	}
+	waiting = append(unasked, waiting...)
+	if ctx.Err() != nil && len(waiting) > 0 {
+		u.lost.Store(true)
+	}
+	if len(waiting) > keptMost {
+		slices.SortFunc(waiting, func(a, b kept) int { return b.at.Compare(a.at) })
+		waiting = waiting[:keptMost]
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
