@@ -12,6 +12,7 @@ type queue struct {
 	came     int               // owners, so far
 	stands   map[string]*stand // by owner
 	newest   stand             // the last to come among all who have had the lock
+	seen     []string          // who stood in the server's queue after the latest script
 	blind    time.Time         // owners may have come unseen before
 	overtook [][2]stand        // who came first, and who had the lock first; not judged yet
 }
@@ -34,14 +35,16 @@ func (o *object) queued(title string, c *fakeredis.Call, reply any) {
 	q := &o.queue
 	switch title {
 	case "Fair lock, acquire":
+		now := members(c)
 		left, refused := reply.(int64)
 		switch {
 		case reply == nil:
 			q.grantLocked(c.Args[1])
 		case refused && left >= 0 && c.Args[3] == "1":
-			last, _ := c.TryDo("LINDEX", c.Keys[2], "-1").(string)
-			q.standLocked(c.Args[1], last)
+			last := len(now) > 0 && now[len(now)-1] == c.Args[1]
+			q.standLocked(c.Args[1], last || time.Now().After(q.blind) && !slices.Contains(q.seen, c.Args[1]))
 		}
+		q.seen = now
 	case "Fair lock, undo":
 		switch s := q.stands[c.Args[1]]; {
 		case s == nil:
@@ -50,20 +53,30 @@ func (o *object) queued(title string, c *fakeredis.Call, reply any) {
 		case reply == any(int64(1)): // the owner heads the queue; otherwise the lease has ended before its answer came
 			s.gone = false
 		}
+		q.seen = members(c)
 	case "apart: Fair lock, acquire":
 		*q = queue{blind: time.Now().Add(blindFor)} // the owner is one of many arguments
 	}
 }
 
-// standLocked notes that an owner stands in the queue. Who is the last now has come now, unless that is known already.
-func (q *queue) standLocked(owner, last string) *stand {
+// members returns the owners in the queue of a fair lock.
+func members(c *fakeredis.Call) (owners []string) {
+	all, _ := c.TryDo("LRANGE", c.Keys[2], "0", "-1").([]any)
+	for _, owner := range all {
+		owners = append(owners, owner.(string))
+	}
+	return owners
+}
+
+// standLocked notes that an owner stands in the queue, and whether it has come now, unless that is known already.
+func (q *queue) standLocked(owner string, came bool) *stand {
 	if q.stands == nil {
 		q.stands = map[string]*stand{}
 	}
 	s := q.stands[owner]
 	if s == nil || s.gone {
 		s = &stand{owner: owner, since: time.Now()}
-		if owner == last {
+		if came {
 			q.came++
 			s.number = q.came
 		}
@@ -76,7 +89,7 @@ func (q *queue) grantLocked(owner string) {
 	if s := q.stands[owner]; (s == nil || s.gone) && time.Now().Before(q.blind) {
 		return
 	}
-	s := q.standLocked(owner, owner)
+	s := q.standLocked(owner, true)
 	switch {
 	case s.number == 0:
 	case s.number < q.newest.number:
