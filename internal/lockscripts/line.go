@@ -75,10 +75,11 @@ func arrival(place string, at int64) string {
 
 // lineTurns is what turnsIn of all_line.lua returns for the beginning of a line.
 type lineTurns struct {
-	waits    bool // the line has a member
-	more     bool // and not only the place of visitors
-	wrong    bool // the key is no line
-	later    bool // visitors have a place for later
+	waits    bool   // the line has a member
+	more     bool   // and not only the place of visitors
+	wrong    bool   // the key is no line
+	later    bool   // visitors have a place for later
+	head     string // the first place of a process
 	of       map[string]int64
 	count    int64
 	reserved float64
@@ -104,7 +105,10 @@ turns:
 		waiter, _ := waiterOf(whose)
 		lasts, mine := left > 0 && left <= turnLimit, own != "" && waiter == own
 		switch {
+		case f >= 0 && mark == "*":
+			continue
 		case f >= 0:
+			t.head = mark
 			break turns
 		case mine && lasts && needOf(whose) < 1:
 			t.came = true
@@ -141,11 +145,25 @@ turns:
 	return t
 }
 
+// headFirst is the function of all_line.lua.
+func (t *lineTurns) headFirst(c *fakeredis.Call, line, place string) {
+	head, turn := waiterOf(t.head)
+	own, _ := waiterOf(place)
+	if t.head == "" || head == own || !t.later {
+		return
+	}
+	c.TryDo("ZADD", line, strconv.FormatInt(-turn-now(c), 10), "!"+t.head)
+	t.of[t.head], t.count, t.reserved, t.first = turn, 1, needOf(t.head), turn
+}
+
 func modelReserved(c *fakeredis.Call, line, place string, spare, free float64) (left int64, reserved bool, turns lineTurns) {
 	if line == "" || place == "" {
 		return 0, false, turns
 	}
 	turns = modelTurns(c, line, place, free, false)
+	if turns.count == 0 && !turns.came && spare == 0 && free == 1 {
+		turns.headFirst(c, line, place)
+	}
 	if left = turns.first; turns.count == 0 {
 		left = -1
 	}
@@ -288,11 +306,10 @@ func (t teller) tell(c *fakeredis.Call, place string, others, at int64) (told an
 		waiter, turn := waiterOf(place)
 		return c.TryDo(t.publish, t.channel+":"+waiter, t.message), turn
 	}
-	turn = visitTurn(at)
 	if others != 0 || t.counted != "1" {
-		return c.TryDo(t.publish, t.channel, t.message), turn
+		return c.TryDo(t.publish, t.channel, t.message), 0
 	}
-	return int64(0), turn
+	return int64(0), 0
 }
 
 func (t teller) letVisitorsIn(c *fakeredis.Call, first string, others, at int64) {
@@ -309,13 +326,12 @@ func (t teller) visitAlone(c *fakeredis.Call, later bool, others, at int64) {
 	case others <= 0 || t.known && t.before > 0:
 		c.Do("ZREM", t.line, "*")
 	case t.available >= 1 && !later:
-		c.Do("PEXPIRE", t.line, text(t.visit(c, others, at)))
+		c.Do("PEXPIRE", t.line, text(t.visit(c, others, at, visitTurn(at))))
 	}
 }
 
 // visit is the function of all_line.lua.
-func (t teller) visit(c *fakeredis.Call, others, at int64) (ms int64) {
-	turn := visitTurn(at)
+func (t teller) visit(c *fakeredis.Call, others, at, turn int64) (ms int64) {
 	pause := 1000 * turn
 	switch {
 	case others <= 0:
@@ -338,6 +354,19 @@ func (t teller) sinceNow(c *fakeredis.Call, at int64) {
 	for i, place := range list {
 		c.TryDo("ZADD", t.line, arrival(place.(string), at+int64(i)+1), place.(string))
 	}
+}
+
+// comeForward is the function of all_line.lua.
+func (t teller) comeForward(c *fakeredis.Call, visitors int64, turns lineTurns) (longer float64) {
+	rank, ok := c.Do("ZRANK", t.line, "*").(int64)
+	if !ok || turns.of["*"] > 0 {
+		return 1
+	}
+	front, others := rank-2*turns.count, max(1, c.Int("ZCOUNT", t.line, "0", "+inf")-turns.count-1)
+	if front > 0 && front*visitors <= others*(visitors-1) {
+		c.Do("ZADD", t.line, text(int64(scoreAt(c, t.line, turns.count))-1), "*")
+	}
+	return max(1, min(2, float64(visitors)/float64(others)))
 }
 
 func visitTurn(at int64) int64 {
@@ -391,6 +420,11 @@ func (t teller) callNext(c *fakeredis.Call, behind string) (lined, alone bool) {
 	case len(places) > 0 && places[0] != "*":
 		t.letVisitorsIn(c, places[0].(string), others, at)
 	}
+	visit := visitTurn(at)
+	if others > 1 && behind == "" {
+		visit = int64(float64(visit) * t.comeForward(c, others, turns))
+		places = t.places(c, rank)
+	}
 	for ; len(places) > 0; places = t.places(c, rank) {
 		for _, place := range places {
 			place, mark := place.(string), ""
@@ -410,7 +444,7 @@ func (t teller) callNext(c *fakeredis.Call, behind string) (lined, alone bool) {
 			case n == 0 && t.counted != "0":
 				c.Do("ZREM", t.line, place)
 			case place == "*":
-				t.visit(c, others, at)
+				t.visit(c, others, at, visit)
 				c.Do("PEXPIRE", t.line, lineLife)
 				rank++
 				turns.count++

@@ -71,8 +71,7 @@ func TestLineLikeTheServer(t *testing.T) {
 type lineWalk struct {
 	twin      *twin
 	channel   string
-	strangers []*pubsub.Subscription
-	listeners []*pubsub.Subscriber
+	strangers []*pubsub.Subscriber // as many of each server
 }
 
 // stander is a client with its place in the line.
@@ -87,7 +86,6 @@ func (l *lineWalk) step(w *twin, random *rand.Rand, script func(random *rand.Ran
 		for _, p := range []*conn.Pool{w.real, w.fake} {
 			s := pubsub.New(p, pubsub.Config{})
 			w.t.Cleanup(func() { _ = s.Close() })
-			l.listeners = append(l.listeners, s)
 			for _, c := range []string{":c0", ":c1", ":c3"} {
 				if _, err := s.Subscribe(w.t.Context(), l.channel+c, l.channel+c+":r", l.channel+c+":w"); err != nil {
 					w.t.Error(err)
@@ -116,7 +114,7 @@ func (l *lineWalk) step(w *twin, random *rand.Rand, script func(random *rand.Ran
 	case 1:
 		if random.IntN(2) == 0 {
 			same = w.do("DEL", walkLatch+"0", walkLatch+"1", walkLatch+"2")
-		} else if !l.changeStrangers(w) {
+		} else if !l.changeStrangers(w, 1+random.IntN(3)) {
 			return false
 		}
 	default:
@@ -126,7 +124,7 @@ func (l *lineWalk) step(w *twin, random *rand.Rand, script func(random *rand.Ran
 	if random.IntN(6) == 0 {
 		turns = []time.Duration{-9 * time.Second, time.Minute}[random.IntN(2)]
 	}
-	return same && l.lastingVisit(w) && l.lastingTurns(w, turns) && l.farVisit(w) && l.sinceNext(w, []time.Duration{time.Second, 4 * time.Second, 8 * time.Second}[random.IntN(3)])
+	return same && l.lastingVisit(w) && l.lastingTurns(w, turns) && l.farVisit(w, random.IntN(4) == 0) && l.sinceNext(w, []time.Duration{time.Second, 4 * time.Second, 8 * time.Second}[random.IntN(3)])
 }
 
 // exclusive is a step of a lock with one holder.
@@ -231,29 +229,32 @@ func (l *lineWalk) readWrite(random *rand.Rand, as stander) bool {
 	return w.scriptOf(half, "force", free, "PUBLISH", soon(), half, as.counts, as.client)
 }
 
-// changeStrangers begins or ends the subscription of a client without a line.
-func (l *lineWalk) changeStrangers(w *twin) bool {
-	if l.strangers != nil {
-		for i, s := range l.strangers {
-			_ = s.Close()
-			pool := []*conn.Pool{w.real, w.fake}[i]
-			for {
-				v, err := pool.Do(w.t.Context(), "PUBSUB", "NUMSUB", l.channel)
-				if n, _ := v.At(1).Int(); err != nil || n == 0 {
-					break
-				}
+// changeStrangers begins the subscriptions of n clients without a line, or ends those there are.
+func (l *lineWalk) changeStrangers(w *twin, n int) bool {
+	pools := []*conn.Pool{w.real, w.fake}
+	if l.strangers == nil {
+		for i := range 2 * n {
+			s := pubsub.New(pools[i%2], pubsub.Config{})
+			w.t.Cleanup(func() { _ = s.Close() })
+			l.strangers = append(l.strangers, s)
+			if _, err := s.Subscribe(w.t.Context(), l.channel); err != nil {
+				w.t.Error(err)
+				return false
 			}
 		}
-		l.strangers = nil
 		return true
 	}
-	for _, s := range l.listeners {
-		sub, err := s.Subscribe(w.t.Context(), l.channel)
-		if err != nil {
-			w.t.Error(err)
-			return false
+	for _, s := range l.strangers {
+		_ = s.Close()
+	}
+	l.strangers = nil
+	for _, p := range pools {
+		for {
+			v, err := p.Do(w.t.Context(), "PUBSUB", "NUMSUB", l.channel)
+			if n, _ := v.At(1).Int(); err != nil || n == 0 {
+				break
+			}
 		}
-		l.strangers = append(l.strangers, sub)
 	}
 	return true
 }
@@ -311,8 +312,8 @@ func (l *lineWalk) lastingTurns(w *twin, left time.Duration) bool {
 	return true
 }
 
-// farVisit moves a later visit nine seconds ahead: otherwise the speed of the machine would decide the order.
-func (l *lineWalk) farVisit(w *twin) bool {
+// farVisit moves a later visit nine seconds ahead, or to now, behind all places: otherwise the speed of the machine would decide the order.
+func (l *lineWalk) farVisit(w *twin, due bool) bool {
 	for _, p := range []*conn.Pool{w.real, w.fake} {
 		v, err := p.Do(w.t.Context(), "ZSCORE", walkLine, "*")
 		if err != nil {
@@ -320,7 +321,11 @@ func (l *lineWalk) farVisit(w *twin) bool {
 			return false
 		}
 		if score, missing := v.Float(); missing == nil && int64(score) > time.Now().UnixMicro() {
-			return w.do("ZADD", walkLine, time.Now().Add(9*time.Second).UnixMicro(), "*")
+			at := time.Now()
+			if !due {
+				at = at.Add(9 * time.Second)
+			}
+			return w.do("ZADD", walkLine, at.UnixMicro(), "*")
 		}
 	}
 	return true

@@ -2,6 +2,7 @@ package kinds_test
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -19,9 +20,9 @@ import (
 type visit struct {
 	title     string
 	operation string
-	listen    string // a channel behind the lock's, or "-" for nobody
+	listen    string // a channel behind the lock's, or "-" for nobody; a number in front says by how many
 	line      string // members before, each with its score in seconds from now
-	want      string // the reply; how often it tells; members, and for how long the line stays
+	want      string // the reply; how often it tells; members, and for how long the line stays; how many times as long as usual a visit is
 }
 
 var visits = []visit{
@@ -34,7 +35,18 @@ var visits = []visit{
 	{"to a place, and to visitors beside it", "single", "", "c1:0 -5", "1, 1 told, [!c1:0 c1:0 *] for long"},
 	{"of a permit beside a free one", "add", "", "* -5", "1, 1 told, [] gone"},
 	{"of a permit beside that of visitors in their turn", "add", "", "!* -9 * -5", "1, 1 told, [!* *] for long"},
-	{"for readers, also without a line", "downgrade", "", "c1:r:0:100 -5", "0, 1 told, [!c1:r:0:100 c1:r:0:100 *] for long"},
+	{"to two visitors behind half of the places", "single", "2", "c1:0 -9 * -8 c2:0 -7", "1, 1 told, [!* c1:0 c2:0 *] for long"},
+	{"to two visitors behind more of the places", "single", "2", "c1:0 -9 c2:0 -8 * -7 c3:0 -6", "1, 0 told, [!c1:0 c1:0 c2:0 * c3:0] for long"},
+	{"to three visitors beside a place", "single", "3", "* -9 c1:0 -8", "1, 1 told, [!* c1:0 *] for long, 2 times as long"},
+	{"to three visitors beside two places", "single", "3", "* -9 c1:0 -8 c2:0 -7", "1, 1 told, [!* c1:0 c2:0 *] for long, 1.5 times as long"},
+	{"to a visitor behind half of the places", "single", "", "c1:0 -9 * -8 c2:0 -7", "1, 0 told, [!c1:0 c1:0 * c2:0] for long"},
+	{"for the second after a visit", "acquire", "-", "* 5 c1:0 -9 c0:0 -8", "100, 0 told, [!c1:0 c1:0 c0:0 *] for long"},
+	{"for the first after a visit", "acquire", "-", "* 5 c0:0 -9 c1:0 -8", "granted, 0 told, [c1:0 *] for ever"},
+	{"for the called after a visit", "acquire", "-", "!c0:0 9 * 5 c1:0 -9 c0:0 -8", "granted, 0 told, [c1:0 *] for ever"},
+	{"for the second before a visit", "acquire", "-", "* -5 c1:0 -9 c0:0 -8", "granted, 0 told, [c1:0 *] for ever"},
+	{"for a reader after a visit", "read", "-", "* 5 c1:0 -9 c0:r:0:100 -8", "granted, 0 told, [~c1:0 c1:0 *] for long"},
+	{"of two permits after a visit", "two permits", "-", "* 5 c1:0 -9 c0:0 -8", "granted, 0 told, [c1:0 *] for ever"},
+	{"for readers, also without a line", "downgrade", "", "c1:r:0:100 -5", "[1 0], 1 told, [!c1:r:0:100 c1:r:0:100 *] for long"},
 }
 
 // TestServerVisits checks what scripts do for visitors.
@@ -62,6 +74,14 @@ func (v visit) call() (s *script.Script, keys []string, args, before []any) {
 		keys = []string{walkLock, walkReadWrite, walkWriters, lockscripts.TimeoutKey(walkLock, "client:1", 1), latch, walkLine}
 		args = []any{60_000, "client:1", publishBy, 0, soon(), 1, id}
 		return all["write"]["downgrade"], keys, args, []any{"HSET", walkLock, "mode", "write", "client:1:write", 1}
+	case "acquire":
+		return all["reentrant"]["acquire"], []string{walkLock, latch, walkLine}, []any{60_000, "client:1", soon(), "c0:0", "leave"}, []any{"PING"}
+	case "read":
+		keys = []string{walkLock, walkReadWrite, walkWriters, lockscripts.TimeoutKey(walkLock, "client:1", 1), latch, walkLine}
+		return all["read"]["acquire"], keys, []any{60_000, "client:1", 0, soon(), "c0:r:0:100", "leave", 1, publishBy}, []any{"PING"}
+	case "two permits":
+		keys = []string{walkLock, walkOwnChannel, latch, walkLine}
+		return all["semaphore"]["acquire"], keys, []any{60_000, "", 2, 0, soon(), "c0:0", "leave", 1, publishBy}, []any{"SET", walkLock, 2}
 	}
 	keys = []string{walkLock, walkChannel, latch, walkLine}
 	args = []any{"client:1", publishBy, 1}
@@ -76,10 +96,15 @@ func (v visit) run(t *testing.T, s *redistest.Server, broken map[string]*script.
 	t.Helper()
 	pool := redistest.Open(t, s.Config())
 	intact, keys, args, before := v.call()
-	sub := pubsub.New(pool, pubsub.Config{})
-	defer sub.Close()
-	if v.listen != "-" {
-		if _, err := sub.Subscribe(t.Context(), keys[1]+v.listen); err != nil {
+	behind := strings.TrimLeft(v.listen, "-123456789")
+	listeners, _ := strconv.Atoi(strings.TrimSuffix(v.listen, behind))
+	if v.listen == behind {
+		listeners = 1
+	}
+	for range listeners {
+		sub := pubsub.New(pool, pubsub.Config{})
+		defer sub.Close()
+		if _, err := sub.Subscribe(t.Context(), keys[1]+behind); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -99,11 +124,14 @@ func (v visit) run(t *testing.T, s *redistest.Server, broken map[string]*script.
 		now = other
 	}
 	all, err := script.New(strings.Replace(atOnce, "SCRIPT", now.Source(), 1)).Run(t.Context(), pool, keys,
-		append(args, walkLine, keys[1]+strings.TrimPrefix(v.listen, "-"))...)
+		append(args, walkLine, keys[1]+behind)...)
 	if err != nil {
 		return err.Error()
 	}
-	reply, _ := all.At(0).Int()
+	reply, err := all.At(0).Text()
+	if err != nil {
+		reply = all.At(0).String()
+	}
 	told, _ := all.At(1).Int()
 	left, _ := all.At(3).Int()
 	stays := "for long"
@@ -115,7 +143,16 @@ func (v visit) run(t *testing.T, s *redistest.Server, broken map[string]*script.
 	case left < 1000:
 		stays = "briefly"
 	}
-	return fmt.Sprintf("%d, %d told, %s %s", reply, told, lineMembers(all.At(2)), stays)
+	end, _ := all.At(4).Float()
+	next, _ := all.At(5).Float()
+	pause := int64(next/1000 + end)
+	for _, usual := range []int64{10, 50} { // a pause as long as the visit
+		if end < 0 && pause > usual && pause <= 2*usual && pause != 50 {
+			stays += fmt.Sprintf(", %g times as long", float64(pause)/float64(usual))
+			break
+		}
+	}
+	return fmt.Sprintf("%s, %d told, %s %s", reply, told, lineMembers(all.At(2)), stays)
 }
 
 // atOnce runs a script, and looks at what it has done before any time passes.
@@ -124,4 +161,5 @@ local function run()
 SCRIPT
 end
 local line, told = ARGV[#ARGV - 1], ARGV[#ARGV]
-return {run(), redis.call('llen', told), redis.call('zrange', line, 0, -1), redis.call('pttl', line)}`
+return {run() or 'granted', redis.call('llen', told), redis.call('zrange', line, 0, -1), redis.call('pttl', line),
+	redis.call('zscore', line, '!*') or '0', redis.call('zscore', line, '*') or '0'}`

@@ -17,7 +17,7 @@
 -- them at most, and all stand in front of the places, since their scores are below zero. No place arrives later than turnLimit from now for
 -- longer than until the next release.
 local callFor, nextFor = 100, 1000 -- ms of a turn, unless its place says more, and of the word of a writer that is next
-local visitFor, longVisitFor = 10, 50 -- ms of a turn of visitors: one in four is long, for slow ones
+local visitFor, longVisitFor = 10, 50 -- ms of a turn of visitors: one in four is long, for slow ones; all are twice as long if visitors are many
 local turnLimit, mostTurns = 10000, 8 -- ms: a turn that ends later is from before the server's clock was set back
 local blindVisit, permitVisit = 1000000, 40000 -- µs between visits where nobody knows whether visitors wait; behind a visit to permits
 local nextLook, readLook = 500, 1000 -- ms within which the writer that is next, and a reader beside readers, ask again uncalled
@@ -114,6 +114,24 @@ local function endVisit(line, turns, free)
     turns.of['*'], turns.count, turns.reserved = nil, turns.count - 1, turns.reserved - 1
 end
 
+-- headFirst gives the first place a turn if visitors have just had theirs and another client asks. A visitor's release tells all who wait, and
+-- whoever hears it first would have the lock after each visit.
+local function headFirst(line, list, place, turns, now)
+    local first = nil
+    for i = #list - 1, 1, -2 do
+        if tonumber(list[i + 1]) >= 0 and list[i] ~= '*' then
+            first = list[i]
+        end
+    end
+    if not first or waiterOf(first) == waiterOf(place) or not visited(list, now) then
+        return
+    end
+    local _, turn = waiterOf(first)
+    turn = tonumber(turn or callFor)
+    mark(line, '!', first, turn, 1000 * now)
+    turns.of[first], turns.count, turns.reserved = turn, 1, needOf(first)
+end
+
 -- reservedFor returns for how many ms too much of what is free is reserved for others, if more than spare is: so much remains beside what is
 -- asked for. Otherwise it returns nil. It also returns the turns of others; turns.waits tells whether the line has more than the place of visitors.
 local function reservedFor(line, place, now, spare, free)
@@ -123,6 +141,9 @@ local function reservedFor(line, place, now, spare, free)
     local list = redis.pcall('zrange', line, 0, mostTurns, 'withscores')
     local turns = turnsIn(line, list, place, now)
     endVisit(line, turns, free)
+    if turns.count == 0 and not turns.came and spare == 0 and free == 1 then
+        headFirst(line, list, place, turns, now)
+    end
     for _, left in pairs(turns.of) do
         turns.first = math.min(turns.first or left, left)
     end
@@ -228,29 +249,45 @@ local function signFor(place, turns, available)
     return available > 0 and available < 1 and need == 1 and turns.reserved < 1 and place ~= '*' and '~' or nil
 end
 
+-- comeForward gives several visitors as many turns as if each had a place: their common place goes to the front when, of the places of processes,
+-- one in so many visitors has had a turn since theirs. It returns how much longer their turn is: up to twice if visitors are more than processes.
+local function comeForward(line, listening, turns)
+    local rank = redis.call('zrank', line, '*')
+    if not rank or turns.of['*'] then
+        return 1
+    end
+    local front = rank - 2 * turns.count
+    local others = math.max(1, redis.call('zcount', line, '0', '+inf') - turns.count - 1)
+    if front > 0 and front * listening <= others * (listening - 1) then
+        local first = redis.call('zrange', line, turns.count, turns.count, 'withscores')
+        redis.call('zadd', line, string.format('%.0f', first[2] - 1), '*')
+    end
+    return math.max(1, math.min(2, listening / others))
+end
+
 -- visitTurn returns the ms of a turn of visitors that begins now.
 local function visitTurn(now)
     return math.floor(now / 1000) % 4 == 0 and longVisitFor or visitFor
 end
 
--- putOff follows the begin of a turn of visitors: the next one comes after as long a pause, so they have half of the time at most. It returns
--- the ms until then.
-local function putOff(line, listening, now, before)
-    local turn = 1000 * visitTurn(now)
+-- putOff follows the begin of a turn of visitors of so many ms: the next one comes after as long a pause, so they have half of the time at most. It
+-- returns the ms until then.
+local function putOff(line, listening, now, before, visit)
+    local turn = 1000 * visit
     local pause = listening <= 0 and blindVisit or before and permitVisit or turn
     redis.pcall('zadd', line, arrival('*', now + turn + pause), '*')
     return (turn + pause) / 1000
 end
 
 -- teller returns a function that tells the client of a place, or all visitors, and returns the number of listeners or an error as a table, and
--- the ms of a turn.
-local function teller(channel, publish, message, listening, counted, now)
+-- the ms of a turn; those of visitors are said.
+local function teller(channel, publish, message, listening, counted, visit)
     return function(place)
         if place ~= '*' then
             local waiter, turn = waiterOf(place)
             return redis.pcall(publish, channel .. ':' .. waiter, message), turn or callFor
         end
-        return (listening ~= 0 or counted ~= '1') and redis.pcall(publish, channel, message) or 0, visitTurn(now)
+        return (listening ~= 0 or counted ~= '1') and redis.pcall(publish, channel, message) or 0, visit
     end
 end
 
@@ -296,8 +333,9 @@ local function visitAlone(line, list, listening, available, now, before)
     if listening <= 0 or before and before > 0 then
         redis.call('zrem', line, '*')
     elseif available >= 1 and not visited(list, now / 1000) then
-        mark(line, '!', '*', visitTurn(now), now)
-        redis.call('pexpire', line, putOff(line, listening, now, before))
+        local visit = visitTurn(now)
+        mark(line, '!', '*', visit, now)
+        redis.call('pexpire', line, putOff(line, listening, now, before, visit))
     end
 end
 
@@ -334,10 +372,15 @@ local function callNext(line, channel, publish, counted, id, message, available,
     elseif places[1] and places[1] ~= '*' then
         letVisitorsIn(line, places[1], listening, counted, now)
     end
-    local tell = teller(channel, publish, message, listening, counted, now)
+    local visit = visitTurn(now)
+    if listening > 1 and not behind then
+        visit = math.floor(visit * comeForward(line, listening, turns))
+        places = redis.call('zrange', line, at, at + mostTurns)
+    end
+    local tell = teller(channel, publish, message, listening, counted, visit)
     local called, watchers, watched = callPlaces(line, places, at, turns, available, counted, now, tell)
     if called == '*' then
-        putOff(line, listening, now, before)
+        putOff(line, listening, now, before, visit)
     elseif called and listening ~= 0 and available >= 1 and (watchers == 0 and not watched or available > (before or available)) then
         tell('*') -- should the called process hang, nobody else would ask; and visitors who wait for permits never ask by themselves
     end

@@ -1,0 +1,128 @@
+package lock_test
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/lock"
+	"github.com/lockwire/lockwire/pubsub"
+)
+
+// slowPeer is a process with Redisson's protocol, whose callers have one subscription. It wakes one of them 2 ms after each message.
+type slowPeer struct {
+	*redisson
+	woken chan struct{}
+	close func()
+}
+
+func newSlowPeer(t *testing.T, w *world) *slowPeer {
+	pool := w.pool(conn.Config{})
+	sub := pubsub.New(pool, pubsub.Config{})
+	events, err := sub.Subscribe(t.Context(), jobChannel)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &slowPeer{redisson: newRedisson(w), woken: make(chan struct{}, 100)}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for range events.Events() {
+			w.sleep(2 * time.Millisecond)
+			select {
+			case p.woken <- struct{}{}:
+			default:
+			}
+		}
+	})
+	p.close = func() {
+		_ = sub.Close()
+		_ = pool.Close()
+		wg.Wait()
+	}
+	return p
+}
+
+// hold has one caller hold the lock for a while, unless the end comes first.
+func (p *slowPeer) hold(t *testing.T, w *world, owner string, hold time.Duration, end time.Time) bool {
+	w.sleep(300 * time.Microsecond) // a round trip, and what it does in between
+	for !p.lock("job", owner, time.Minute) {
+		select {
+		case <-p.woken:
+		case <-time.After(time.Until(end)):
+			return false
+		}
+	}
+	w.sleep(hold)
+	w.srv.Do("DEL", "job")
+	w.srv.Do("PUBLISH", jobChannel, "0")
+	return true
+}
+
+// Several processes with Redisson's protocol have half of their equal share at least, and the processes beside them have the rest in equal parts.
+func TestSlowPeersHaveTheirShare(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		peers, threads     int
+		processes, callers int
+		hold               time.Duration
+	}{
+		{2, 4, 2, 4, 5 * time.Millisecond}, {2, 4, 2, 4, 20 * time.Millisecond}, {3, 2, 3, 2, 3 * time.Millisecond},
+		{2, 4, 1, 4, 5 * time.Millisecond}, {4, 4, 1, 4, 5 * time.Millisecond}, {2, 4, 4, 4, 5 * time.Millisecond},
+	} {
+		t.Run(fmt.Sprintf("%d times %d beside %d times %d, %v", test.peers, test.threads, test.processes, test.callers, test.hold), func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				w.srv.Latency(100 * time.Microsecond)
+				end := time.Now().Add(max(8*time.Second, 300*test.hold))
+				var mu sync.Mutex
+				ours, theirs := make([]int, test.processes), 0
+				var wg sync.WaitGroup
+				for i := range ours {
+					c := w.client(lock.Config{})
+					for range test.callers {
+						wg.Go(func() {
+							for time.Now().Before(end) {
+								l := mustLock(t, c, "job")
+								mu.Lock()
+								ours[i]++
+								mu.Unlock()
+								w.sleep(test.hold)
+								mustUnlock(t, l)
+							}
+						})
+					}
+				}
+				for i := range test.peers {
+					p := newSlowPeer(t, w)
+					defer p.close()
+					for k := range test.threads {
+						wg.Go(func() {
+							for p.hold(t, w, fmt.Sprintf("peer%d:%d", i, k), test.hold, end) {
+								mu.Lock()
+								theirs++
+								mu.Unlock()
+							}
+						})
+					}
+				}
+				wg.Wait()
+				all := theirs
+				for _, n := range ours {
+					all += n
+				}
+				rivals, callers := test.peers*test.threads, test.processes*test.callers
+				if 2*theirs*(rivals+callers) < all*rivals || 2*(all-theirs)*(rivals+callers) < all*callers {
+					t.Errorf("%d peers had %d of %d turns, and %d callers had %d", rivals, theirs, all, callers, all-theirs)
+				}
+				if 3*slices.Min(ours) < 2*slices.Max(ours) {
+					t.Errorf("the processes had %v turns", ours)
+				}
+				t.Logf("peers %d, others %v", theirs, ours)
+				w.srv.Latency(0)
+				w.sleep(time.Second)
+			})
+		})
+	}
+}
