@@ -260,7 +260,7 @@ local function comeForward(line, listening, turns)
     local others = math.max(1, redis.call('zcount', line, '0', '+inf') - turns.count - 1)
     if front > 0 and front * listening <= others * (listening - 1) then
         local first = redis.call('zrange', line, turns.count, turns.count, 'withscores')
-        redis.call('zadd', line, string.format('%.0f', first[2] - 1), '*')
+        redis.pcall('zadd', line, string.format('%.0f', first[2] - 1), '*')
     end
     return math.max(1, math.min(2, listening / others))
 end
