@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
@@ -133,6 +134,13 @@ func (from candidate) addr() string {
 	return from.seed
 }
 
+// names reports whether the report has the node it comes from. Otherwise the node may be any of those in the report: an address in
+// Config.Addrs need not be one that the cluster announces.
+func (c *Cluster) names(r report) bool {
+	itself := func(announced string) bool { return c.cfg.dialAddr(announced) == r.from }
+	return slices.ContainsFunc(r.masters, itself) || slices.ContainsFunc(r.replicas, itself)
+}
+
 // known returns the contents of the newest usable report about a slot.
 func (c *Cluster) known(slot int, since time.Time) (conn.Succession, bool) {
 	c.mu.Lock()
@@ -149,7 +157,7 @@ func (c *Cluster) known(slot int, since time.Time) (conn.Succession, bool) {
 			Asked:    r.asked,
 		}
 		alone := len(r.masters) == 1 && len(r.replicas) == 0
-		if !since.IsZero() && r.from == s.Addr && !alone {
+		if !since.IsZero() && !alone && (r.from == s.Addr || !c.names(r)) {
 			continue // a replaced master may not know of its replacement yet
 		}
 		s.Bare = c.reports.first[s.Master] && !c.reports.had[s.Master]

@@ -297,6 +297,8 @@ func TestReportsOfTwoNodes(t *testing.T) {
 		{"of the master, the only node", two[:1], []string{two[0]}, true},
 		{"of another node", two, []string{two[1]}, true},
 		{"of another node, then of the master twice", two, []string{two[1], two[0], two[0]}, true},
+		{"of an address that the report does not have, which may be the master's", two, []string{"redis:6379"}, false},
+		{"of an address that the report does not have, of the only node", two[:1], []string{"redis:6379"}, true},
 		{"of the master, then of another node twice", two, []string{two[0], two[1], two[1]}, true},
 	} {
 		if got := cluster.KnownAfter(c.masters, c.from...); got != c.want {

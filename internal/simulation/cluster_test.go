@@ -147,6 +147,34 @@ func TestReplacedMasterIsNoWitness(t *testing.T) {
 	})
 }
 
+// An address in cluster.Config.Addrs may lead to a replaced master that its cluster announces at another address.
+func TestReplacedMasterIsNoWitnessUnderAnotherName(t *testing.T) {
+	inFleet(t, lock.Config{}, func(t *testing.T, f *fleet) {
+		const name = "redis.example:6379"
+		dial := func(ctx context.Context, _, addr string) (net.Conn, error) {
+			if addr == name {
+				addr = f.addrs[0]
+			}
+			return f.dial(ctx, addr)
+		}
+		c, err := cluster.Open(t.Context(), cluster.Config{Addrs: []string{name}, Node: conn.Config{Dial: dial}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if s, err := c.Succession(t.Context(), "mylock", time.Now()); err != nil || s.Addr != f.addrs[0] || s.Replicas != 1 {
+			t.Fatalf("Succession = %+v, %v", s, err)
+		}
+		for _, s := range f.servers[1:] {
+			s.Stall(true)
+		}
+		time.Sleep(time.Second)
+		if s, err := c.Succession(t.Context(), "mylock", time.Now()); err == nil {
+			t.Errorf("Succession = %+v, and nobody but that server has been asked", s)
+		}
+	})
+}
+
 // opens opens the slot of mylock, and moves some of its keys.
 func (f *fleet) opens(t *testing.T, keys int) {
 	t.Helper()
