@@ -13,10 +13,10 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-var errNotMaster = errors.New("the server is not a master")
-
-// maxEarlyPushes limits the pushes kept during a handshake.
-const maxEarlyPushes = 1024
+var (
+	errNotMaster   = errors.New("the server is not a master")
+	errEarlyPushes = errors.New("too many pushes before the end of the handshake")
+)
 
 // step is one command of a handshake.
 type step struct {
@@ -34,11 +34,12 @@ type handshake struct {
 	master         bool // require the role of a master
 	user, password string
 	manner
-	name     string // of the connection
-	role     string // from the reply to HELLO
-	pushes   []resp.Value
-	received int  // number of replies
-	greeted  bool // the server answered HELLO
+	name      string // of the connection
+	role      string // from the reply to HELLO
+	pushes    []resp.Value
+	pushBytes int  // size of pushes
+	received  int  // number of replies
+	greeted   bool // the server answered HELLO
 }
 
 // run introduces the client and returns the RESP version agreed on. It writes once, or twice if the server refuses
@@ -246,10 +247,10 @@ func (h *handshake) read() (resp.Value, error) {
 			h.received++
 			return v, nil
 		}
-		if len(h.pushes) == maxEarlyPushes {
-			return resp.Value{}, fmt.Errorf("more than %d pushes before the end of the handshake", maxEarlyPushes)
+		h.pushes, h.pushBytes = append(h.pushes, v), h.pushBytes+sizeOf(v)
+		if tooMany(len(h.pushes), h.pushBytes) {
+			return resp.Value{}, errEarlyPushes
 		}
-		h.pushes = append(h.pushes, v)
 	}
 }
 

@@ -321,6 +321,40 @@ func TestHandshakeCutAnywhere(t *testing.T) {
 	}
 }
 
+// TestPushesInAHandshake: a dial keeps pushes up to a number and a size, as a Pool does for OnPush.
+func TestPushesInAHandshake(t *testing.T) {
+	for _, tt := range []struct {
+		pushes, size int
+		fits         bool
+	}{{1024, 8, true}, {1025, 8, false}, {15, 1 << 20, true}, {17, 1 << 20, false}, {1, 20 << 20, true}, {2, 20 << 20, false}} {
+		t.Run(fmt.Sprintf("%d of %d bytes", tt.pushes, tt.size), func(t *testing.T) {
+			cfg := scripted(t, func(p *peer) {
+				p.expect("HELLO 3")
+				push := fmt.Sprintf(">1|$%d|%s|", tt.size, strings.Repeat("x", tt.size))
+				for range tt.pushes {
+					p.reply(push)
+				}
+				p.reply(hello3)
+				p.expectClose()
+			})
+			cfg.Protocol, cfg.NoIdentity = 3, true
+			if !tt.fits {
+				if err := refused(t, t.Context(), cfg); !strings.Contains(err.Error(), "pushes before the end of the handshake") {
+					t.Errorf("DialStream = %v, want the number or size of pushes", err)
+				}
+				return
+			}
+			s := open(t, cfg)
+			defer s.Close()
+			for range tt.pushes {
+				if v, err := s.Read(); err != nil || v.Kind() != resp.Push {
+					t.Fatalf("Read = %v, %v; want a push", v.Kind(), err)
+				}
+			}
+		})
+	}
+}
+
 // askedForTLS is a peer that hangs up when it is asked whether it expects TLS.
 func askedForTLS(p *peer) { p.written() }
 

@@ -7,11 +7,14 @@ import (
 )
 
 // The pushes that wait for the callback are limited in number and bytes. Beyond a limit the oldest are dropped, but never
-// the newest.
+// the newest. The same limits are for the pushes of a handshake.
 const (
 	maxPushes    = 1024
 	maxPushBytes = 16 << 20
 )
+
+// tooMany reports whether so many pushes are beyond a limit. A single push has only the limits of the reader.
+func tooMany(pushes, bytes int) bool { return pushes > maxPushes || bytes > maxPushBytes && pushes > 1 }
 
 // pushes delivers pushes to a callback in a goroutine of its own, so that no reply waits for the callback.
 type pushes struct {
@@ -45,7 +48,7 @@ func (q *pushes) add(v resp.Value) {
 	}
 	q.queue = append(q.queue, v)
 	q.bytes += sizeOf(v)
-	for len(q.queue) > maxPushes || q.bytes > maxPushBytes && len(q.queue) > 1 {
+	for tooMany(len(q.queue), q.bytes) {
 		q.removeLocked()
 		q.dropped++
 	}
