@@ -274,6 +274,11 @@ func (w *world) restartFault(d *dice, keep bool) {
 func (w *world) flushFault(d *dice) {
 	srv := w.server(d)
 	w.lost(deleted, w.objectsOn(srv)...)
+	for _, o := range w.objectsOn(srv) {
+		if o.family == permits && w.at(o.name) != w.at(permitsKey(o.name)) {
+			w.delete(o) // the number of permits alone would stay, without those that are taken
+		}
+	}
 	srv.Do("FLUSHALL")
 	w.setup()
 }
