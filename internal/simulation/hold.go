@@ -208,7 +208,8 @@ func (w *world) judge() {
 	}
 }
 
-// judgeLocked fails if a hold that is not lost is missing on the server, and if a hold on the server is reported as lost.
+// judgeLocked fails if a hold that is not lost is missing on the server, and if a hold on the server is reported as lost. A client of Redisson is
+// not told of a loss: its renewal succeeds as long as the lock has its name, also without the key of a reader's lease.
 func (w *world) judgeLocked(h *hold) {
 	if h.over || h.worker.process.gone() {
 		return
@@ -231,7 +232,7 @@ func (w *world) judgeLocked(h *hold) {
 	switch {
 	case l == nil:
 		w.violate(h.object, "%v: Err is nil until %v, and the server does not have it: %v", h, w.since(h.lease.ValidUntil()), w.state(h.object))
-	case l.why != clockJumped && !(l.why == forced && h.shared) && l.happened.After(h.from) && time.Since(l.happened) > w.tellLimitLocked(h, l):
+	case h.worker.process.redisson == nil && l.why != clockJumped && !(l.why == forced && h.shared) && l.happened.After(h.from) && time.Since(l.happened) > w.tellLimitLocked(h, l):
 		w.violate(h.object, "%v: was lost at %v (%s), and its holder has not been told", h, w.since(l.happened), l.why.name)
 	default:
 		w.report.Excused[l.why.name]++
@@ -248,7 +249,7 @@ const (
 
 // tellLimitLocked is how long a holder may not know of a loss.
 func (w *world) tellLimitLocked(h *hold, l *loss) time.Duration {
-	if l.why == forced && h.worker.process.redisson == nil && !w.calmSince.IsZero() && l.at.Sub(w.calmSince) > w.times.settle {
+	if l.why == forced && !w.calmSince.IsZero() && l.at.Sub(w.calmSince) > w.times.settle {
 		return min(h.term, tellForced) + tellSlack
 	}
 	return h.term + tellSlack
