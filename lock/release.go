@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/lock/internal/bounds"
 	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/lock/internal/remote"
@@ -122,14 +121,9 @@ func (l *Lease) release(ctx context.Context) error {
 		return l.settle(l.notHeld())
 	}
 	v, err := l.giveBack(ctx)
-	if err != nil && remote.Uncertain(err) {
-		l.repeated = true
-		if netfail.DeniedInside(err) {
-			l.partly()
-		}
-		if ctx.Err() == nil && !l.countsTwice() {
-			v, err = l.runRelease(ctx)
-		}
+	if l.unsure(err) && ctx.Err() == nil && !l.countsTwice() {
+		v, err = l.runRelease(ctx)
+		l.unsure(err)
 	}
 	if err != nil && !remote.Hopeless(err) {
 		return l.repeat(turn, err)

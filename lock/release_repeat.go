@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/lock/internal/cleanup"
 	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/resp"
@@ -31,6 +32,24 @@ func (l *Lease) awaitRepeats(ctx context.Context) error {
 		return repeats.Outcome()
 	case <-ctx.Done():
 		return l.unconfirmed(context.Cause(ctx))
+	}
+}
+
+// unsure reports whether err leaves the outcome of a release request uncertain, and notes this for the repeats.
+func (l *Lease) unsure(err error) bool {
+	if err == nil || !remote.Uncertain(err) {
+		return false
+	}
+	l.noteUnsure(netfail.DeniedInside(err))
+	return true
+}
+
+// noteUnsure notes that a release request may still take effect. part: a part of it has run, so the server may have changed the hold
+// without leaving the latch, or left the latch without changing the hold.
+func (l *Lease) noteUnsure(part bool) {
+	l.repeated, l.unlatched = true, l.unlatched || part
+	if part && l.state != nil {
+		l.latch = l.newLatch()
 	}
 }
 
@@ -98,23 +117,7 @@ func (p *repeat) settle(outcome error) error {
 	return p.lease.settle(outcome)
 }
 
-func (p *repeat) Unsure(part bool) {
-	if !p.stale {
-		p.lease.repeated = true
-	}
-	if part {
-		p.lease.partly()
-	}
-}
-
-// partly notes that a part of a release has run: the server may have changed the hold without leaving the latch, or left the latch without
-// changing the hold.
-func (l *Lease) partly() {
-	l.unlatched = true
-	if l.state != nil {
-		l.latch = l.newLatch()
-	}
-}
+func (p *repeat) Unsure(part bool) { p.lease.noteUnsure(part) }
 
 func (p *repeat) Finish(error) {
 	p.lease.releasing.Lock()

@@ -145,6 +145,33 @@ func TestHalfAReleaseOfAnInnerHold(t *testing.T) {
 	}
 }
 
+// The same if the first request had no answer, and a part of its repeat has run.
+func TestHalfARepeatOfAnInnerRelease(t *testing.T) {
+	for _, right := range []string{"set", "pexpire", "hincrby"} {
+		inVirtualTime(t, func(t *testing.T, w *world) {
+			c := w.client(lock.Config{})
+			owner := c.NewOwner()
+			outer := mustLock(t, c, "job", lock.As(owner), lock.For(time.Hour))
+			inner := mustLock(t, c, "job", lock.As(owner), lock.For(time.Hour))
+			w.srv.Deny(right)
+			w.onScript("release", func(n int) fakeredis.Action {
+				if n == 1 {
+					return fakeredis.Close()
+				}
+				return fakeredis.Run()
+			})
+			err := inner.Unlock(t.Context())
+			w.sleep(10 * time.Second)
+			w.srv.Deny()
+			w.sleep(time.Second)
+			if n := w.srv.Do("HGET", "job", outer.Owner()); n != "1" || outer.Err() != nil {
+				t.Errorf("without %s: %v holds, %v; Unlock() = %v", right, n, outer.Err(), err)
+			}
+			mustUnlock(t, outer)
+		})
+	}
+}
+
 // A release for which the right is missing is repeated, and frees the lock as soon as the right is back.
 func TestReleaseWithoutRights(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
