@@ -5,8 +5,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/lockwire/lockwire/lock/internal/remote"
 )
 
 // AtLeast keeps the lock taken until d after the grant, even if Unlock comes earlier: for a job that all processes start by
@@ -35,15 +33,6 @@ func (l *Lease) rest() time.Duration {
 		return 0
 	}
 	return max(0, l.limits.least-l.since.Elapsed(l.client.now()))
-}
-
-// keepCall returns the call that releases l and leaves the lock to the server for rest, good until last. A repeat may come
-// after the rest, and then runs the release script; both scripts use the latch in the same way.
-func (l *Lease) keepCall(rest time.Duration, last int64) *remote.Call {
-	t := l.target
-	ms := (rest-1)/time.Millisecond + 1 // rounded up, without overflow
-	return &remote.Call{Script: t.kind.Keep, Lock: t.remote(), Keys: append(t.keys(), l.latch), Leaves: true, Tells: true, Apart: &l.unlatched, Owner: l.owner,
-		Args: []any{int64(ms), l.owner, l.client.channels.Publishing(t.kind.silent), latchLife.Milliseconds(), l.repeated, last, l.successor()}}
 }
 
 // successor returns the owner of the lock after the release of l. It belongs to this client, and to none of its leases: the

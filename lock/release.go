@@ -75,7 +75,7 @@ func (l *Lease) unlock(ctx context.Context, task bool) error {
 		return l.settle(l.notHeld())
 	}
 	if l.latch == "" {
-		l.latch = l.newLatch()
+		l.latch = l.firstLatch()
 	}
 	return l.release(ctx)
 }
@@ -125,14 +125,16 @@ func (l *Lease) release(ctx context.Context) error {
 		v, err = l.runRelease(ctx)
 		l.unsure(err)
 	}
-	if err != nil && !remote.Hopeless(err) {
-		return l.repeat(turn, err)
-	}
 	var outcome error
+	switch {
+	case err == nil:
+		if outcome, err = l.answered(v); err != nil {
+			l.repeated = true
+		}
+	case remote.Hopeless(err):
+		outcome, err = l.client.refused(l.target.name, err), nil
+	}
 	if err != nil {
-		outcome = l.client.refused(l.target.name, err)
-	} else if outcome, err = l.answered(v); err != nil {
-		l.repeated = true
 		return l.repeat(turn, err)
 	}
 	l.client.table.forget(l) // within the turn: a listed lease of a group counts as a hold
@@ -164,24 +166,30 @@ func (l *Lease) answered(v resp.Value) (outcome, err error) {
 		outcome = l.notHeld()
 	case v.Kind() != resp.Integer || err != nil || !l.sensible(count):
 		return nil, fmt.Errorf("lock: unexpected reply to release, of kind %v", v.Kind())
-	case l.single():
-		// a server with replicas, or of a cluster, does not know all who wait
-		sole := l.client.remote.Spread == nil && l.client.remote.Failover == nil
-		l.client.table.noteAlone(l.target.key(), sole && count > 1)
-		l.awaited = l.whole.Load() != nil && l.client.table.awaited(l.target, count)
+	default:
+		l.confirmed(count)
 	}
-	if outcome == nil && l.limits.least == 0 {
-		l.place = nil // the server has ended it
-	}
-	l.letLatchGo(outcome == nil)
-	if outcome == nil {
-		l.keepReleased()
-	}
-	if outcome == nil && count == 0 {
-		l.target.tellShortened(l.client, time.Until(l.serverEnd()), l.outerLease(), kinds.ShorterMessage)
-	}
+	l.leaveLatch(outcome == nil)
 	l.recordEnd(outcome == nil && count == 0)
 	return outcome, nil
+}
+
+// confirmed records a release confirmed by the reply count.
+func (l *Lease) confirmed(count int64) {
+	c := l.client
+	if l.single() {
+		// a server with replicas, or of a cluster, does not know all who wait
+		sole := c.remote.Spread == nil && c.remote.Failover == nil
+		c.table.noteAlone(l.target.key(), sole && count > 1)
+		l.awaited = l.whole.Load() != nil && c.table.awaited(l.target, count)
+	}
+	if l.limits.least == 0 {
+		l.place = nil // the server has ended it
+	}
+	l.keepReleased()
+	if count == 0 {
+		l.target.tellShortened(c, time.Until(l.serverEnd()), l.outerLease(), kinds.ShorterMessage)
+	}
 }
 
 // lostToAnother reports whether the Owner of a lost lease of a group has some of the values by other leases: the server cannot tell
@@ -200,22 +208,6 @@ func (l *Lease) sensible(count int64) bool {
 		return count >= 1 && count <= 3
 	}
 	return count == 0 || count == 1
-}
-
-// letLatchGo disposes of the latch after the outcome of the release is known. set: the server has the latch.
-func (l *Lease) letLatchGo(set bool) {
-	u := l.client.cleanup
-	if l.unlatched && l.state == nil { // the script may have left the lease of a reader on another node
-		for _, key := range l.readLeases() {
-			u.DeleteLatch(l.target.name, key)
-		}
-	}
-	switch {
-	case l.single():
-		u.KeepLatch(l.target.name, l.latch)
-	case set && (l.state == nil || !l.repeated): // an earlier request may still arrive and must find the latch
-		u.DeleteLatch(l.target.name, l.latch)
-	}
 }
 
 // recordEnd records the end of the hold on the server. Unless partial is set, the owner's other holds have ended too.

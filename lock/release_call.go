@@ -3,6 +3,7 @@ package lock
 import (
 	"cmp"
 	"context"
+	"time"
 
 	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/lock/internal/remote"
@@ -10,17 +11,25 @@ import (
 	"github.com/lockwire/lockwire/script"
 )
 
+// runRelease sends the release, and again if the request came too late.
 func (l *Lease) runRelease(ctx context.Context) (resp.Value, error) {
+	if l.rest() == 0 { // otherwise the lock stays taken, and nobody gives way
+		way := l.givingWay()
+		defer l.gaveWay(way)
+		if l.single() {
+			return l.runSingle(ctx, way)
+		}
+	}
+	return l.client.scripts.RunInTime(ctx, l.target.name, l.releaseCall)
+}
+
+// single reports whether the release runs the script kind.Single, made for owners with exactly one hold.
+func (l *Lease) single() bool { return l.state == nil && l.target.kind.Single != nil }
+
+// runSingle runs the script single. The steps are those of Runner.Run, without allocations.
+func (l *Lease) runSingle(ctx context.Context, way position) (resp.Value, error) {
 	c, t := l.client, l.target
-	if l.rest() > 0 {
-		return c.scripts.RunInTime(ctx, t.name, l.releaseCall)
-	}
-	way := l.givingWay()
-	defer l.gaveWay(way)
-	if !l.single() {
-		return c.scripts.RunInTime(ctx, t.name, l.releaseCall)
-	}
-	ctx = remote.Dividing(ctx) // the same steps as Runner.Run, without allocations
+	ctx = remote.Dividing(ctx)
 	publish, known := c.channels.Publishing(t.kind.silent), c.channels.ListenersKnown(t.kind.silent)
 	args := []any{l.owner, publish, known, way.place, way.stand, l.repeated}
 	switch usual := publish == remote.PlainPublish && known == 1; {
@@ -31,27 +40,11 @@ func (l *Lease) runRelease(ctx context.Context) (resp.Value, error) {
 		args = args[:3]
 	}
 	v, err := t.kind.Single.Run(ctx, c.server, t.lined(append(t.keys(), l.latch)), args...)
-	if remote.Refused(err) {
-		if !l.repeated { // the latch of an earlier release may be on another node than the lock
-			c.cleanup.DeleteLatch(t.name, l.latch)
-			l.latch = newLatch(t)
-		}
-		return c.scripts.Divide(ctx, c.server, l.singleCall(), err)
+	if !remote.Refused(err) {
+		return v, err
 	}
-	return v, err
-}
-
-// single reports whether the release runs the script kind.Single, made for owners with exactly one hold.
-func (l *Lease) single() bool { return l.state == nil && l.target.kind.Single != nil }
-
-// newLatch returns the key for the outcome of the release. The latch of a single release names the owner, so a key may be reused.
-func (l *Lease) newLatch() string {
-	if l.single() {
-		if key := l.client.cleanup.SpareLatch(l.target.name); key != "" {
-			return key
-		}
-	}
-	return newLatch(l.target)
+	l.latchRefused()
+	return c.scripts.Divide(ctx, c.server, l.singleCall(way), err)
 }
 
 // releaseCall returns the call of runRelease, good until last.
@@ -60,23 +53,34 @@ func (l *Lease) releaseCall(last int64) *remote.Call {
 		return l.keepCall(rest, last)
 	}
 	if l.single() {
-		return l.singleCall()
+		return l.singleCall(l.givingWay())
 	}
-	return l.countedCall(last)
+	return l.countedCall(l.givingWay(), last)
+}
+
+// keepCall returns the call that releases l and leaves the lock to the server for rest, good until last. A repeat may come
+// after the rest, and then runs the release script; both scripts use the latch in the same way.
+func (l *Lease) keepCall(rest time.Duration, last int64) *remote.Call {
+	c, t := l.client, l.target
+	x := l.callOf(t.kind.Keep)
+	x.Keys = append(t.keys(), l.latch)
+	ms := (rest-1)/time.Millisecond + 1 // rounded up, without overflow
+	x.Args = []any{int64(ms), l.owner, c.channels.Publishing(t.kind.silent), latchLife.Milliseconds(), l.repeated, last, l.successor()}
+	return x
 }
 
 // singleCall returns the call of the script single. It is good at any time: its owner never comes back.
-func (l *Lease) singleCall() *remote.Call {
-	c, t := l.client, l.target
-	x, way := l.callOf(t.kind.Single), l.givingWay()
-	x.Args = []any{l.owner, c.channels.Publishing(t.kind.silent), c.channels.ListenersKnown(t.kind.silent), way.place, way.stand, l.repeated}
+func (l *Lease) singleCall(way position) *remote.Call {
+	c, k := l.client, l.target.kind
+	x := l.callOf(k.Single)
+	x.Args = []any{l.owner, c.channels.Publishing(k.silent), c.channels.ListenersKnown(k.silent), way.place, way.stand, l.repeated}
 	return x
 }
 
 // countedCall returns the call of the script release, which counts the holds of the owner.
-func (l *Lease) countedCall(last int64) *remote.Call {
+func (l *Lease) countedCall(way position, last int64) *remote.Call {
 	c, t := l.client, l.target
-	x, way := l.callOf(t.kind.Release), l.givingWay()
+	x := l.callOf(t.kind.Release)
 	x.MayCome, x.Holds = l.own().lastArrival(), l.own().tally(t.stored()).count
 	if (l.state == nil || l.state.once) && !l.repeated {
 		last = 0 // the owner never comes back, and nothing has been sent before

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/lock/internal/cleanup"
 	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/resp"
@@ -34,27 +33,6 @@ func (l *Lease) awaitRepeats(ctx context.Context) error {
 		return l.unconfirmed(context.Cause(ctx))
 	}
 }
-
-// unsure reports whether err leaves the outcome of a release request uncertain, and notes this for the repeats.
-func (l *Lease) unsure(err error) bool {
-	if err == nil || !remote.Uncertain(err) {
-		return false
-	}
-	l.noteUnsure(netfail.DeniedInside(err))
-	return true
-}
-
-// noteUnsure notes that a release request may still take effect. part: a part of it has run, so the server may have changed the hold
-// without leaving the latch, or left the latch without changing the hold.
-func (l *Lease) noteUnsure(part bool) {
-	l.repeated, l.unlatched = true, l.unlatched || part
-	if part && l.state != nil {
-		l.latch = l.newLatch()
-	}
-}
-
-// countsTwice reports whether a repeat of the release may take a further hold of the Owner: an earlier request has left no latch.
-func (l *Lease) countsTwice() bool { return l.state != nil && l.unlatched }
 
 // keepReleased has cleanup send the confirmed release again if the server is replaced by a replica that may not know of it.
 func (l *Lease) keepReleased() {

@@ -1,0 +1,73 @@
+package lock
+
+import (
+	"github.com/lockwire/lockwire/internal/netfail"
+	"github.com/lockwire/lockwire/lock/internal/remote"
+)
+
+// The latch of a release is the key under which the server remembers its outcome. All requests of a release have the same latch: a
+// repeat finds the outcome of an earlier request, or keeps the earlier request from taking effect later.
+//
+//	event                                  the latch then
+//	first request of a single release      the spare latch of an earlier release, or a new latch
+//	first request of any other release     a new latch
+//	first request refused in a migration   a new latch, as the spare latch may be on another node than the lock
+//	a part of the script has run           of an Owner: a new latch, as the old latch may be there without the outcome
+//	answer to a single release             is spare: it names its owner, so the next release can use it
+//	answer: released                       is deleted; for an Owner whose earlier request may still arrive, it expires
+//	answer: not held                       expires, if there is one
+
+// firstLatch returns the latch for the first request of the release.
+func (l *Lease) firstLatch() string {
+	if l.single() {
+		if key := l.client.cleanup.SpareLatch(l.target.name); key != "" {
+			return key
+		}
+	}
+	return newLatch(l.target)
+}
+
+// latchRefused handles the refusal of a single release by a node of a migrating slot.
+func (l *Lease) latchRefused() {
+	if !l.repeated {
+		l.client.cleanup.DeleteLatch(l.target.name, l.latch)
+		l.latch = newLatch(l.target)
+	}
+}
+
+// unsure reports whether err leaves the outcome of a request uncertain, and notes this for the repeats.
+func (l *Lease) unsure(err error) bool {
+	if err == nil || !remote.Uncertain(err) {
+		return false
+	}
+	l.noteUnsure(netfail.DeniedInside(err))
+	return true
+}
+
+// noteUnsure notes that a request may still take effect. part: a part of the script has run, so the server may have changed the hold
+// without leaving the latch, or left the latch without changing the hold.
+func (l *Lease) noteUnsure(part bool) {
+	l.repeated, l.unlatched = true, l.unlatched || part
+	if part && l.state != nil {
+		l.latch = newLatch(l.target)
+	}
+}
+
+// countsTwice reports whether a repeat may take a further hold of the Owner: an earlier request has left no latch.
+func (l *Lease) countsTwice() bool { return l.state != nil && l.unlatched }
+
+// leaveLatch is done with the latch, as the outcome is known. released: the request has set the latch.
+func (l *Lease) leaveLatch(released bool) {
+	u, name := l.client.cleanup, l.target.name
+	if l.unlatched && l.state == nil { // the script may have left the lease of a reader on another node
+		for _, key := range l.readLeases() {
+			u.DeleteLatch(name, key)
+		}
+	}
+	switch {
+	case l.single():
+		u.KeepLatch(name, l.latch)
+	case released && (l.state == nil || !l.repeated):
+		u.DeleteLatch(name, l.latch)
+	}
+}
