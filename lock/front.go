@@ -68,38 +68,42 @@ func (t *target) watch(c *Client, wake chan<- struct{}, channels ...string) (*pu
 }
 
 // contend is the loop of the waiter at the front: sleep until a reason for an attempt, then try.
-func (w *waiter) contend(ctx context.Context) error {
+func (w *waiter) contend(ctx context.Context) (err error) {
 	w.planQuestions(time.Now())
-	for {
+	for done := false; !done; {
 		wait := time.Until(w.head.At())
-		if wait <= 0 || w.claim.Delivered() {
-			if done, err := w.lookAtFront(ctx); done {
-				return err
-			}
-			continue
-		}
-		if w.askWhatIsDue(ctx) {
+		switch {
+		case wait <= 0 || w.claim.Delivered():
+			done, err = w.lookAtFront(ctx)
+		case w.askWhatIsDue(ctx): // the lock is free
 			w.head.Wake()
-			continue
-		}
-		w.timer.Reset(w.questions.next(wait))
-		w.offer(ctx) // from here on, a holder of this process may hand the lock over
-		select {
-		case <-w.wake:
-			if !w.claim.Delivered() {
-				w.head.noteEvents(w.client, w.target)
-			} else if w.inherit() {
-				return nil
-			}
-		case <-w.look:
-			w.head.Wake()
-		case <-w.timer.C:
-		case <-ctx.Done():
-			return w.stopWaiting(ctx)
-		case <-w.client.done:
-			return w.stopWaiting(ctx)
+		default:
+			done, err = w.sleep(ctx, wait)
 		}
 	}
+	return err
+}
+
+// sleep waits for a reason for an attempt or a question, for wait at most. Meanwhile a holder of this process may hand the lock over.
+// sleep reports done at the end of the whole wait.
+func (w *waiter) sleep(ctx context.Context, wait time.Duration) (done bool, err error) {
+	w.timer.Reset(w.questions.next(wait))
+	w.offer(ctx)
+	select {
+	case <-w.wake:
+		if w.claim.Delivered() {
+			return w.inherit(), nil
+		}
+		w.head.noteEvents(w.client, w.target)
+	case <-w.look:
+		w.head.Wake()
+	case <-w.timer.C:
+	case <-ctx.Done():
+		return true, w.stopWaiting(ctx)
+	case <-w.client.done:
+		return true, w.stopWaiting(ctx)
+	}
+	return false, nil
 }
 
 // lookAtFront is an attempt of the waiter at the front. It reports done at the end of the wait.
@@ -152,7 +156,7 @@ const mostTime = 100 * time.Millisecond
 // tooLate reports whether w, whose turn it is, lacks the time for an attempt at now while somebody waits behind it. Otherwise callers
 // whose deadlines are short for the length of their line would all reach the front with too little time left, and none would succeed.
 func (w *waiter) tooLate(now time.Time) bool {
-	if w.entry == nil || w.deadline.IsZero() || w.deadline.Sub(now) > w.head.took {
+	if w.deadline.IsZero() || w.deadline.Sub(now) > w.head.took {
 		return false
 	}
 	w.client.table.mu.Lock()

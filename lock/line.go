@@ -75,46 +75,33 @@ func (r *request) position() position {
 	return position{e.place, standsLeave}
 }
 
-// notePlace records the effect of an acquire of r, sent at start: granted, refused, or failed with err.
-func (r *request) notePlace(s position, start clock.Instant, granted bool, err error) {
-	c := r.client
-	if s.stand == standsApart {
+// notePlace records the effect of an acquire of r at p, sent at start: granted, refused, or failed with err.
+func (r *request) notePlace(p position, start clock.Instant, granted bool, err error) {
+	if p.stand == standsApart {
 		return
 	}
+	c, id := r.client, r.waiterID()
 	var former any
 	defer func() { c.leavePlace(r.target, former) }()
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
-	e := c.table.entries[r.target.key()]
-	known := e != nil && e.place == s.place
-	if c.table.places.Measure(start.Elapsed(c.now())) && !granted && e != nil && e.place != nil {
+	places, e := &c.table.places, c.table.entries[r.target.key()]
+	known := e != nil && e.place == p.place
+	if places.Measure(start.Elapsed(c.now())) && !granted && e != nil && e.place != nil {
 		// The next place has a longer turn. The old one is called once more, or left at the end of the call.
-		former, r.place, e.place = r.place, e.place, c.table.places.Next(r.waiterID())
+		former, r.place, e.place = r.place, e.place, places.Next(id)
 	}
+	unseen := err != nil && !remote.Uncertain(err)
 	switch {
-	case err != nil && !remote.Uncertain(err): // the server has not seen the place
-		if s.stand == standsJoin {
-			c.table.places.Put(r.waiterID(), s.place)
-		}
-	case granted:
-		r.grantedFrom(s, e, known)
-	case known:
-	case e != nil && e.first != nil && e.place == nil: // also a place that another request has left meanwhile
-		e.place = s.place
-	default:
-		r.place = s.place
-	}
-}
-
-// grantedFrom records the effect of a grant on the place of an acquire. known: it is the place of the line in this process.
-func (r *request) grantedFrom(s position, e *entry, known bool) {
-	switch {
-	case s.stand == standsJoin: // not taken
-		r.client.table.places.Put(r.waiterID(), s.place)
-	case !known: // moved to the end, for waiters who have left meanwhile
-		r.place = s.place
-	case s.stand == standsLeave:
+	case p.stand == standsJoin && (granted || unseen): // a place that nobody has taken
+		places.Put(id, p.place)
+	case granted && known && p.stand == standsLeave:
 		e.place = nil
+	case known, unseen: // the line has its place as before, or at the end
+	case !granted && e != nil && e.first != nil && e.place == nil: // also a place that another request has left meanwhile
+		e.place = p.place
+	default: // for the line that r joins, or for r to leave
+		r.place = p.place
 	}
 }
 

@@ -305,10 +305,10 @@ func (w *waiter) askWhatIsDue(ctx context.Context) (free bool) {
 // noteHolder keeps an answer for the errors of this waiter and of those behind it, and returns it. A question without an answer
 // leaves an earlier answer in place.
 //
-// A holder of this process may read the request of a waiter with an entry at any time: the answer is in the entry.
+// A holder of this process may read the request of a waiter in line at any time: the answer is in the entry.
 func (w *waiter) noteHolder(held *seenHolder) *seenHolder {
 	kept := &w.why.holder
-	if w.entry != nil {
+	if !w.target.kind.queued {
 		w.client.table.mu.Lock()
 		defer w.client.table.mu.Unlock()
 		kept = &w.entry.seen

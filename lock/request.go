@@ -63,7 +63,7 @@ type denial struct {
 	answer  error         // ErrNotAcquired if the server has refused, or has granted too late; or too few replicas acknowledged; nil without an answer
 	failure error         // of the last attempt; nil if it was refused
 	ends    time.Duration // the end of the lease last reported by a refusal, as clocks.Age; 0 if unknown
-	holder  *seenHolder   // the last answer about a holder elsewhere, of a waiter without an entry; nil for none
+	holder  *seenHolder   // the last answer about a holder elsewhere, of a waiter in a queue; nil for none
 }
 
 // refused reports whether the last answer was a refusal.
@@ -246,7 +246,7 @@ func (a *acquire) queueWait() time.Duration {
 	return max(min(a.deadline.Sub(a.since), a.client.cfg.FairWait), time.Millisecond)
 }
 
-// waiter is a waiting call of Lock. It stands in the line of its process, or by itself if the server keeps the line.
+// waiter is a waiting call of Lock. It stands in the line of its process or, if the server keeps the queue, alone in a line of its own.
 //
 // The caller sleeps in awaitFront until the waiter is at the front, and then in contend.
 type waiter struct {
@@ -255,7 +255,7 @@ type waiter struct {
 	// Constant.
 	left  time.Duration // remaining lease of the holder at the start of the wait
 	seen  sighting      // by a parked watch, before the first attempt
-	entry *entry        // entry of the line; nil if the server keeps the line
+	entry *entry        // entry of the line
 	wake  chan struct{} // buffered, 1: signalled after a change of front, claim or head
 
 	front atomic.Bool             // the waiter stands at the front
@@ -267,7 +267,7 @@ type waiter struct {
 	late      time.Time // the first grant that arrived expired, if all grants since then did so; owned by the same
 
 	counted bool // in Client.queued; constant after newWaiter
-	inLine  bool // of this process; only the waiter uses it
+	inLine  bool // of this process, so not in a queue; only the waiter uses it
 
 	next, prev *waiter // guarded by table.mu
 }

@@ -15,9 +15,9 @@ func (r *request) newWaiter(ctx context.Context, left time.Duration, seen sighti
 	w := &waiter{request: *r, left: left, seen: seen, wake: make(chan struct{}, 1)}
 	w.since = time.Now()
 	k := r.target.kind
-	if k.queued {
-		w.counted = true
-		w.head = new(head)
+	if k.queued { // alone in a line that is in no table; enterQueue has counted the call
+		w.entry = &entry{first: w, last: w, failure: w.why.failure}
+		w.head, w.counted = &w.entry.head, true
 		w.front.Store(true)
 		return w
 	}
@@ -125,7 +125,7 @@ func (w *waiter) gaveUp(ctx context.Context) error {
 
 // learn records in why what the line in front of w knows, if w has asked nothing itself.
 func (w *waiter) learn(why *denial) {
-	if w.entry == nil || w.asked || why.refused() {
+	if w.asked || why.refused() {
 		return
 	}
 	w.client.table.mu.Lock()
@@ -139,8 +139,11 @@ func (w *waiter) end(err *error) {
 	if w.timer != nil {
 		w.timer.Stop()
 	}
-	if w.entry == nil && w.head.events != nil {
-		w.head.events.Close()
+	if w.target.kind.queued {
+		w.leaveQueue()
+		if w.head.events != nil {
+			w.head.events.Close()
+		}
 	}
 	if *err != nil {
 		w.withdraw()
@@ -148,9 +151,7 @@ func (w *waiter) end(err *error) {
 		c.leavePlace(w.target, w.place)
 	}
 	c.counters.waiting.Add(-1)
-	if w.entry == nil {
-		w.leaveQueue()
-	} else if w.inLine {
+	if w.inLine {
 		w.leave()
 	}
 	if w.counted {
@@ -161,51 +162,50 @@ func (w *waiter) end(err *error) {
 // leave removes w from the line. From the front the turn passes to the next waiter. After the last waiter the subscription is
 // parked or closed.
 func (w *waiter) leave() {
-	c := w.client
+	c, e := w.client, w.entry
 	w.inLine = false
-	c.table.mu.Lock()
-	var unused *pubsub.Watch
+	var events *pubsub.Watch
+	var parked bool
 	var place any
-	e, parked := w.entry, false
+	c.table.mu.Lock()
 	if w.next != nil {
 		w.next.prev = w.prev
 	} else {
 		e.last = w.prev
 	}
-	if w.prev != nil {
+	switch {
+	case w.prev != nil: // w was not at the front
 		w.prev.next = w.next
-	} else {
+	case w.next != nil:
 		e.first = w.next
-		if e.first != nil {
-			// The next waiter may want fewer permits than w.
-			if w.target.kind.others != nobody || w.target.line != "" && e.place == nil {
-				e.head.Wake()
-			}
-			e.first.front.Store(true)
-			notify(e.first.wake)
-		} else {
-			unused = e.head.events
-			if parked = unused != nil && e.head.Up() && !c.table.closed; parked {
-				c.table.parkLocked(w.target.key(), e, unused)
-			}
-			e.head = head{}
-			place = e.leavePlaceLocked(w.got)
+		// The next waiter may want fewer permits than w.
+		if w.target.kind.others != nobody || w.target.line != "" && e.place == nil {
+			e.head.Wake()
 		}
+		e.first.front.Store(true)
+		notify(e.first.wake)
+	default:
+		e.first, events = nil, e.head.events
+		if parked = events != nil && e.head.Up() && !c.table.closed; parked {
+			c.table.parkLocked(w.target.key(), e, events)
+		}
+		e.head = head{}
+		place = e.leavePlaceLocked(w.got)
+		c.table.dropLocked(w.target.key(), e)
 	}
-	c.table.dropLocked(w.target.key(), e)
 	c.table.mu.Unlock()
 	switch {
 	case parked:
 		c.cleanup.StartSweeps()
-	case unused != nil:
-		unused.Close()
+	case events != nil:
+		events.Close()
 	}
 	c.leavePlace(w.target, place)
 }
 
 // noteAnswer records for the waiters behind w, which is at the front, whether its last attempt had an answer.
 func (w *waiter) noteAnswer() {
-	if w.entry == nil || w.entry.failure == nil && w.why.failure == nil {
+	if w.entry.failure == nil && w.why.failure == nil {
 		return // nobody else changes the record
 	}
 	w.client.table.mu.Lock()
