@@ -30,6 +30,7 @@ type queue struct {
 
 	mu sync.Mutex // guards the following; locked after the Subscriber's mu
 
+	held        bool // the feeder sends an event, or has just sent it
 	backlog     []*Event
 	bytes       int           // size of the backlog
 	changes     int           // changes of state in the backlog
@@ -123,6 +124,7 @@ func (q *queue) feed() {
 func (q *queue) next() (ev Event, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.held = false
 	if q.closed {
 		close(q.events)
 		q.backlog = nil
@@ -136,6 +138,7 @@ func (q *queue) next() (ev Event, ok bool) {
 		}
 		q.noteSent(ev.size())
 		if len(q.events) == cap(q.events) {
+			q.held = true
 			return ev, true
 		}
 		q.events <- ev
@@ -166,13 +169,12 @@ func (q *queue) noteSent(size int) {
 }
 
 // sendingBytes returns the size of the events in the Go channel and of the event held by the
-// feeder. With a feeder the result may include one event too many.
-func (q *queue) sendingBytes() int {
+// feeder, which may be counted twice.
+func (q *queue) sendingBytes() (sum int) {
 	n := uint(len(q.events))
-	if q.feeding.Load() {
+	if q.held {
 		n = min(n+1, q.sent)
 	}
-	sum := 0
 	for i := range n {
 		sum += q.sizes[(q.sent-1-i)%uint(len(q.sizes))]
 	}
@@ -182,49 +184,47 @@ func (q *queue) sendingBytes() int {
 // dropOldestLocked drops the oldest events, but never the newest, until an eighth of the limit is
 // free. Making room for many events at once amortizes the work. It returns the number of dropped
 // messages.
+//
+// Events of the Go channel go back to the front of the backlog, so that Lagged precedes all
+// remaining events.
 func (q *queue) dropOldestLocked() (dropped int) {
-	dropped = q.drainLocked()
+	sent, all := q.takeBackLocked()
+	kept := sent[:0]
+	for _, ev := range sent {
+		// The next Lagged counts for an earlier one, too, and a change of state to be sent again for
+		// earlier changes.
+		if all && ev.Kind != Lagged && !(q.resendState && ev.changesState()) {
+			kept = append(kept, ev)
+			q.noteKeptLocked(ev)
+		} else {
+			dropped += q.countDroppedLocked(ev)
+		}
+	}
+	q.backlog = append(kept, q.backlog...)
 	for len(q.backlog) > 1 && q.sendingBytes()+q.bytes > q.limit-q.limit/8 {
 		dropped += q.countDroppedLocked(q.popLocked())
 	}
 	return dropped
 }
 
-// drainLocked moves the events of the Go channel back to the front of the backlog, so that Lagged
-// precedes all remaining events.
-//
-// The consumer may receive at the same time, and an old event must never follow a newer event
-// already received. drainLocked therefore keeps the events only if it got all events of the Go
-// channel and the event held by the feeder. Otherwise it drops all of them.
-func (q *queue) drainLocked() (dropped int) {
+// takeBackLocked empties the Go channel, and takes the event that the feeder holds. If all is
+// false, the consumer has received some of these events meanwhile, and may have received the last
+// of them: the others must not be sent any more, as an old event never follows a newer one.
+func (q *queue) takeBackLocked() (sent []*Event, all bool) {
 	expected := len(q.events)
-	if q.feeding.Load() {
+	if q.held {
 		expected++
 	}
-	var drained []*Event
-	for empty := false; !empty; {
+	for {
 		select {
 		case ev := <-q.events:
-			drained = append(drained, &ev)
+			sent = append(sent, &ev)
 		default:
-			empty = true
+			all = len(sent) == expected
+			q.held = q.held && !all
+			return sent, all
 		}
 	}
-	certain := len(drained) == expected
-	if certain && q.sent > 0 {
-		q.sizes[(q.sent-1)%uint(len(q.sizes))] = 0 // the feeder holds no event any more
-	}
-	kept := drained[:0]
-	for _, ev := range drained {
-		if !certain || ev.Kind == Lagged || q.resendState && ev.changesState() { // a later change of state follows
-			dropped += q.countDroppedLocked(ev)
-			continue
-		}
-		kept = append(kept, ev)
-		q.noteKeptLocked(ev)
-	}
-	q.backlog = append(kept, q.backlog...)
-	return dropped
 }
 
 // countDroppedLocked records that ev was dropped. It returns the number of dropped messages, 0 or
