@@ -101,22 +101,9 @@ func (a *agenda) dropKept() {
 func (u *Cleanup) sendAgain(at time.Time) {
 	ctx, cancel := context.WithTimeout(u.life, resendPause)
 	defer cancel()
-	u.mu.Lock()
-	latest, all := u.kept, u.waiting
-	u.kept, u.waiting = nil, nil
-	u.mu.Unlock()
-	for _, k := range latest {
-		if at.Sub(k.at) <= keptFor {
-			all = append(all, k)
-		}
-	}
 	var jobs []*Job
 	var sent, unasked, waiting []kept
-	for _, k := range all {
-		age := at.Sub(k.at)
-		if age > successorFor {
-			continue
-		}
+	for _, k := range u.takeKept(at) {
 		if ctx.Err() != nil {
 			unasked = append(unasked, k)
 			continue
@@ -129,7 +116,7 @@ func (u *Cleanup) sendAgain(at time.Time) {
 		j := NewJob(w, until, false)
 		j.kept = true
 		jobs = append(jobs, j)
-		if age <= keptFor {
+		if at.Sub(k.at) <= keptFor {
 			sent = append(sent, k)
 		}
 	}
@@ -146,4 +133,14 @@ func (u *Cleanup) sendAgain(at time.Time) {
 	u.kept, u.waiting = append(sent, u.kept...), waiting
 	u.returned = append(u.returned, batch{againLane, jobs})
 	u.wakeLocked()
+}
+
+// takeKept takes the work to be sent again at the time at, first what waits since an earlier loss.
+func (u *Cleanup) takeKept(at time.Time) []kept {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	older := func(than time.Duration) func(kept) bool { return func(k kept) bool { return at.Sub(k.at) > than } }
+	all := slices.Concat(slices.DeleteFunc(u.waiting, older(successorFor)), slices.DeleteFunc(u.kept, older(keptFor)))
+	u.kept, u.waiting = nil, nil
+	return all
 }

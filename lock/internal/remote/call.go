@@ -110,25 +110,18 @@ func (r *Runner) Divide(ctx context.Context, d conn.Doer, x *Call, err error) (v
 		if err == nil && x.Tells {
 			r.tellSource(ctx, x.Lock)
 		}
-		if less := x.less(ctx, err); less != nil {
+		switch late, less := errors.Is(err, ErrLate), x.less(ctx, err); {
+		case less != nil:
 			x = less
-			x.begin()
-			if v, err = x.Script.Run(ctx, d, x.Keys, x.Args...); !Refused(err) {
-				return v, err
-			}
-			continue
-		}
-		late := errors.Is(err, ErrLate)
-		if !Refused(err) && !late || x.Once || time.Since(begin) > apartLimit {
+		case !Refused(err) && !late, x.Once, time.Since(begin) > apartLimit:
 			return v, err
-		}
-		if late && ctx.Err() == nil { // the delay was a pause, and says nothing about the keys
+		case late && ctx.Err() == nil: // the delay was a pause, and says nothing about the keys
 			continue
-		}
-		if netfail.Sleep(ctx, pause, nil, nil) != nil {
+		case netfail.Sleep(ctx, pause, nil, nil) != nil:
 			return v, err
+		default:
+			pause = min(2*pause, apartMax)
 		}
-		pause = min(2*pause, apartMax)
 		x.begin()
 		if v, err = x.Script.Run(ctx, d, x.Keys, x.Args...); !Refused(err) {
 			return v, err
@@ -181,19 +174,6 @@ func (r *Runner) runApart(ctx context.Context, d conn.Doer, x *Call) (resp.Value
 		return resp.Value{}, errMayCome
 	}
 	latest := now + apartFor.Milliseconds()
-	args := []any{latest, x.Leaves, x.Owner, "", len(others)}
-	if x.Holds > 1 { // a repeat of the last release finds nothing to release
-		args[3] = x.Holds
-	}
-	for i, key := range others {
-		if i >= own { // not among the script's KEYS
-			there[i] += 2
-		}
-		if x.Spares && !strings.HasPrefix(key, kinds.LatchPrefix+":") {
-			there[i] += 4
-		}
-		args = append(args, key, there[i])
-	}
 	if x.MayCome != nil {
 		*x.MayCome = latest
 	}
@@ -201,7 +181,7 @@ func (r *Runner) runApart(ctx context.Context, d conn.Doer, x *Call) (resp.Value
 		*x.Apart = true
 	}
 	x.begin()
-	v, err := r.apartScript(x.Script).Run(ctx, d, x.Keys[:1], append(args, x.Args...)...)
+	v, err := r.apartScript(x.Script).Run(ctx, d, x.Keys[:1], x.apartArgs(latest, others, own, there)...)
 	switch reply, _ := errors.AsType[resp.Error](err); {
 	case Refused(err) && strings.HasPrefix(string(reply), tooLate):
 		err = ErrLate
@@ -212,6 +192,27 @@ func (r *Runner) runApart(ctx context.Context, d conn.Doer, x *Call) (resp.Value
 		*x.MayCome = 0
 	}
 	return v, err
+}
+
+// apartArgs returns the ARGV of all_apart.lua, good until latest, and those of the script of x. others are the keys beside the lock,
+// first own of the script's KEYS, and there says which of them exist.
+func (x *Call) apartArgs(latest int64, others []string, own int, there []int64) []any {
+	holds := any("")
+	if x.Holds > 1 { // a repeat of the last release finds nothing to release
+		holds = x.Holds
+	}
+	args := []any{latest, x.Leaves, x.Owner, holds, len(others)}
+	for i, key := range others {
+		note := there[i]
+		if i >= own { // not among the script's KEYS
+			note += 2
+		}
+		if x.Spares && !strings.HasPrefix(key, kinds.LatchPrefix+":") {
+			note += 4
+		}
+		args = append(args, key, note)
+	}
+	return append(args, x.Args...)
 }
 
 // begin reports a further request.

@@ -99,18 +99,21 @@ func (r *Replicas) counted(s conn.Succession, n int) (bare bool) {
 	defer r.mu.Unlock()
 	st := r.at(s)
 	st.count, st.seen = n, true
-	switch now := time.Now(); {
+	switch {
 	case n > 0:
 		st.had, st.bareSince = true, time.Time{}
 		return false
 	case s.Bare && !st.had:
 		return true
 	case st.bareSince.IsZero():
-		st.bareSince = now
-		return false
-	default:
-		return now.Sub(st.bareSince) >= bareFor*r.acks.Timeout
+		st.bareSince = time.Now()
 	}
+	return r.bareForLong(st)
+}
+
+// bareForLong reports whether a server has been without a replica for so long that it counts as a server without replicas.
+func (r *Replicas) bareForLong(st *record) bool {
+	return !st.bareSince.IsZero() && time.Since(st.bareSince) >= bareFor*r.acks.Timeout
 }
 
 // succession returns other nodes' information about the server of name.
@@ -187,24 +190,21 @@ func (d *Acked) enough(ctx context.Context) error {
 
 // expect returns the presumed number of replicas. The request itself verifies a result of 0.
 func (d *Acked) expect(ctx context.Context) int {
-	r := d.r
-	r.mu.Lock()
-	st := *r.at(d.succession)
-	r.mu.Unlock()
-	n := max(d.succession.Replicas, st.count)
+	d.r.mu.Lock()
+	st := *d.r.at(d.succession)
+	d.r.mu.Unlock()
+	n, trusted := max(d.succession.Replicas, st.count), st.seen && !st.doubt
 	switch {
-	case n > 0 && st.seen && !st.doubt:
+	case trusted && n > 0:
 		return n
-	case n == 0 && st.seen && !st.doubt && d.succession.Bare && !st.had:
-		return 0
-	case !st.bareSince.IsZero() && time.Since(st.bareSince) >= bareFor*d.r.acks.Timeout:
+	case trusted && d.succession.Bare && !st.had, d.r.bareForLong(&st):
 		return 0
 	}
-	seen, bare := d.recount(ctx)
+	n, bare := d.recount(ctx)
 	if bare {
 		return 0
 	}
-	return max(seen, 1)
+	return max(n, 1)
 }
 
 // recount counts the replicas; bare as of counted.
@@ -294,27 +294,32 @@ func (d *Acked) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Valu
 // Confirm returns nil if enough replicas have acknowledged the request, else a [*Shortage]. bare: the server has no
 // replica, so no acknowledgement was needed.
 func (d *Acked) Confirm(ctx context.Context) (bare bool, err error) {
-	need := d.need
-	if d.r.acks.Exact == 0 {
-		n, bare, err := d.count(ctx)
-		if need = d.r.acks.Of(n); n == 0 && !bare {
-			need = 1
-			err = errors.Join(err, errBareSoon)
-		}
-		if err != nil {
-			return false, d.short(max(need, 1), err)
-		}
-	}
-	if d.got < int64(need) {
+	need, err := d.required(ctx)
+	switch {
+	case err != nil:
+		return false, d.short(max(need, 1), err)
+	case d.got < int64(need):
 		return false, d.short(need, d.failed)
 	}
 	d.settled(need == 0)
 	return need == 0, nil
 }
 
-// count returns the number of replicas right after the scripts. It combines the server's reply with other nodes' information.
-// The information must be recent if a replica not counted by the server may have replaced the server by now. A replica in its
-// first synchronization is one: the server learns of the end later than the replica.
+// required returns the number of replicas that have to acknowledge; 0 for a server without replicas.
+func (d *Acked) required(ctx context.Context) (need int, err error) {
+	if d.r.acks.Exact > 0 {
+		return d.need, nil
+	}
+	n, bare, err := d.count(ctx)
+	if n == 0 && !bare {
+		return 1, errors.Join(err, errBareSoon)
+	}
+	return d.r.acks.Of(n), err
+}
+
+// count returns the number of replicas right after the scripts, from the server's reply and other nodes' information. An earlier
+// answer of the other nodes is enough only if no replica comes or goes: a replica not counted by the server may have replaced the server
+// by now, and the server learns of the end of a first synchronization later than the replica.
 func (d *Acked) count(ctx context.Context) (n int, bare bool, err error) {
 	h, err := parseReplicas(d.info)
 	if err != nil {
