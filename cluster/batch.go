@@ -365,25 +365,25 @@ func keysIn(cmd *resp.Command, slot int) (keys []string) {
 }
 
 // retarget finds the next targets. Commands without a key stay together. A command is held back
-// while an earlier command with a common key goes to another node.
+// while an earlier command with a common key goes to another node, or is held back itself.
 func (b *batch) retarget(repeats []repeat, keys [][]string) {
 	keyless := b.c.targetOf(anySlot)
-	ahead := make(map[string]*node)
-	nowhere := new(node)
+	nodes := make(map[string]*node) // of each key so far
+	nowhere := new(node)            // of the keys of a held command
 	for _, r := range repeats {
 		next := b.target(r.d, b.targets[r.i])
 		if next.slot == anySlot && r.d.action != ask && r.d.action != follow {
 			next = keyless
 		}
 		n := next.node
-		b.held[r.i] = nil
-		if slices.ContainsFunc(keys[r.i], func(key string) bool { at, ok := ahead[key]; return ok && at != n }) {
+		elsewhere := func(key string) bool { at, ok := nodes[key]; return ok && at != n }
+		if slices.ContainsFunc(keys[r.i], elsewhere) {
 			b.held[r.i], n = &r.d, nowhere
 		} else {
-			b.targets[r.i] = next
+			b.held[r.i], b.targets[r.i] = nil, next
 		}
 		for _, key := range keys[r.i] {
-			ahead[key] = n
+			nodes[key] = n
 		}
 	}
 }

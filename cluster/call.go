@@ -112,23 +112,22 @@ func run[T any](k *call, at target, send func(target) (T, error)) (none T, err e
 	}
 }
 
-// decide applies the function decide to this call, and updates the topology accordingly. cause is
+// decide applies the function decide to this call, within the bounds that only the call knows. cause is
 // the last failure other than a redirection, and decide keeps it up to date. The caller receives
 // cause with the error of a redirection that leads nowhere.
 func (k *call) decide(at target, err error, cause *error) decision {
-	d := k.verdict(at, err)
-	k.note(at, err, d)
+	d := k.learn(at, err)
 	if at.read && d.action != stop {
 		d = decision{action: again} // at once, with the owner
 	}
 	earlier := *cause
-	if !isRedirect(err) {
-		*cause = err
-	} else {
+	if isRedirect(err) {
 		err = k.explain(err, earlier)
-		if d.action == stop && earlier != nil && !errors.Is(d.err, errLoop) {
+		if d.action == stop && !errors.Is(d.err, errLoop) {
 			d.err = err
 		}
+	} else {
+		*cause = err
 	}
 	if why := k.ending(d, err, earlier); why != nil {
 		return decision{action: stop, err: why}
@@ -136,8 +135,9 @@ func (k *call) decide(at target, err error, cause *error) decision {
 	return d
 }
 
-// verdict applies the function decide to the failure err.
-func (k *call) verdict(at target, err error) decision {
+// learn returns what the function decide says of the failure err, and updates the topology accordingly. A failure caused by the
+// caller's own limit does not make the node sick, and a replica may not know of a failover yet.
+func (k *call) learn(at target, err error) decision {
 	var from origin
 	if at.node != nil {
 		from = at.node.from
@@ -148,42 +148,40 @@ func (k *call) verdict(at target, err error) decision {
 		k.elapsed = time.Since(k.start)
 	}
 	k.asking = at.asking
+	bounds := k.c.policy
 	if at.read {
-		return decide(err, from, k.history, unbounded)
+		bounds = unbounded
 	}
-	return decide(err, from, k.history, k.c.policy)
-}
-
-// note updates the knowledge of the topology. A failure caused by the caller's own limit does not make the node sick, and a replica
-// may not know of a failover yet.
-func (k *call) note(at target, err error, d decision) {
-	if at.node != nil && d.refresh && k.ctx.Err() == nil && isTransport(err) {
-		at.node.sick.Store(time.Now().UnixNano())
-	}
+	d := decide(err, from, k.history, bounds)
 	if d.refresh {
+		if at.node != nil && k.ctx.Err() == nil && isTransport(err) {
+			at.node.sick.Store(time.Now().UnixNano())
+		}
 		k.c.wantRefresh()
 	}
 	if d.action == follow && k.pinned == nil && !at.read {
 		k.c.moved(d.slot, d.addr)
 	}
+	return d
 }
 
 // ending returns the error for the caller if the call ends although d allows a further attempt: its context or the Cluster has ended,
 // or it may not go to another node. nil: d stays. earlier is the failure before err.
 func (k *call) ending(d decision, err, earlier error) error {
-	over, closed := k.ctx.Err() != nil, k.c.isClosed()
+	end, closed := k.ctx.Err(), k.c.isClosed()
+	says := end != nil && errors.Is(err, end) // err is the end of the context
 	switch {
-	case over && earlier != nil && errors.Is(err, conn.ErrNotSent) && errors.Is(err, k.ctx.Err()):
-		return k.over(netfail.Ended(k.ctx), earlier) // err says no more than that the context has ended
+	case says && earlier != nil && errors.Is(err, conn.ErrNotSent):
+		return k.over(netfail.Ended(k.ctx), earlier) // err has no other news
 	case d.action == stop:
 		return nil
 	case errors.Is(err, resp.ErrTryAgain) && !isTransport(err) && k.ctx.Value(conn.NoTryAgain) == true:
 		return err
-	case over && !errors.Is(err, k.ctx.Err()):
+	case end != nil && !says:
 		return k.over(netfail.Ended(k.ctx), err)
 	case closed && !errors.Is(err, conn.ErrClosed):
 		return k.over(conn.ErrClosed, err)
-	case over, closed, k.pinned != nil && (d.action == follow || d.action == ask || hasLeft(err)):
+	case end != nil, closed, k.pinned != nil && (d.action == follow || d.action == ask || hasLeft(err)):
 		return err
 	}
 	return nil

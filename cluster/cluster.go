@@ -196,7 +196,7 @@ func (c *Cluster) With(ctx context.Context, key string, fn func(*conn.Conn) erro
 		called, err := at.lend(ctx, k.name, fn)
 		switch {
 		case called && err != nil:
-			k.decide(at, err, &k.cause)
+			k.learn(at, err)
 			return err
 		case called:
 			return nil

@@ -107,7 +107,7 @@ func refusal(cmds []resp.Command, values []resp.Value) (first error) {
 func (c *Cluster) learn(k *call, at target, values []resp.Value) {
 	for _, v := range values {
 		if err := v.Err(); isRedirect(err) {
-			k.decide(at, err, &k.cause)
+			k.learn(at, err)
 		}
 	}
 }

@@ -48,7 +48,7 @@ func (c *Cluster) Watch(ctx context.Context, keys []string, fn func(*conn.Conn) 
 			at = c.targetOf(slot)
 			continue
 		case called && !isRedirect(err):
-			k.decide(at, err, &k.cause)
+			k.learn(at, err)
 			return nil, err
 		case isRedirect(err) && errors.Is(err, resp.ErrAsk): // ASKING is for one command, and not for those of fn
 			err = fmt.Errorf("%w: a key to watch has moved, and its slot has not: %w", resp.ErrTryAgain, err)
