@@ -11,7 +11,8 @@
 //
 // # Where to find what
 //
-//   - link.go: the Link and its front door: Do, DoBatch, Post, Drain, Fail.
+//   - link.go: the Link and its front door: Do, DoBatch, Post, Drain.
+//   - fail.go: the end of a Link.
 //   - write.go: a caller appends its command, and becomes the writer of all pending commands if nobody writes.
 //   - large.go: a large argument is written from the caller's memory; see Text.
 //   - read.go: the loop of the reader, which hands out replies in the order of the commands.

@@ -2,10 +2,8 @@ package pipeline
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -57,7 +55,7 @@ type Link struct {
 	mu        sync.Mutex // guards the following
 	cond      sync.Cond  // signalled when writing, handed, err or from.progress changes
 	err       error      // reason of the failure
-	open      bool       // a write has failed, and readLoop reads what has arrived
+	readsRest bool       // a write has failed, and readLoop reads what has arrived
 	pending   []byte     // encoded commands without a writer yet
 	waiting   []entry    // entries of the commands in pending
 	bodies    int        // entries of waiting with a body
@@ -248,7 +246,7 @@ func (l *Link) postLocked(cmd resp.Command, mayBlock bool) {
 	l.appendLocked(entry{replies: 1}, Request{Commands: []resp.Command{cmd}})
 	if !l.writing {
 		l.writing = true
-		l.flushLocked(nil, mayBlock, false)
+		l.flushLocked(nil, mayBlock)
 	}
 }
 
@@ -294,74 +292,6 @@ func (l *Link) release(k *call) {
 	k.state.Store(awaited)
 	k.batch, k.value, k.values, k.err, k.sent = false, resp.Value{}, nil, nil, false
 	l.calls.Put(k)
-}
-
-// Fail closes the Link with the reason err, unless the Link has failed before. Calls in progress end with this reason.
-func (l *Link) Fail(err error) {
-	l.mu.Lock()
-	if l.open && errors.Is(err, errUnasked) {
-		l.err = fmt.Errorf("%w: %w", l.err, err)
-	}
-	failed := l.failLocked(err) || l.open
-	l.open = false
-	l.mu.Unlock()
-	if failed {
-		l.hangUp()
-	}
-}
-
-// failLocked marks the link as failed. If it returns true, the caller must call hangUp.
-func (l *Link) failLocked(err error) bool {
-	if l.err != nil {
-		return false
-	}
-	l.err = err
-	l.failed.Store(true)
-	close(l.done)
-	l.openRoomLocked()
-	l.stopDeadlinesLocked()
-	l.cond.Broadcast()
-	return true
-}
-
-// hangUp closes the connection of a failed link.
-func (l *Link) hangUp() { l.s.HangUp() }
-
-// lastReplies is the time to read replies after a failed write.
-const lastReplies = 100 * time.Millisecond
-
-// failedWriteLocked marks the link as failed by a write, of which unsent bytes are left. A server that closes the connection may
-// have answered before, and have said why. So readLoop goes on with what has arrived, until the end of the connection, and then
-// hangs up.
-func (l *Link) failedWriteLocked(err error, unsent int) {
-	for _, taken := range [][]entry{l.inflight, l.batch} {
-		for _, e := range slices.Backward(taken) {
-			if unsent -= e.size; unsent < 0 {
-				break
-			}
-			l.unsent++
-		}
-	}
-	if !l.failLocked(err) {
-		return
-	}
-	l.open = l.s.Conn.SetReadDeadline(time.Now().Add(lastReplies)) == nil
-	if !l.open {
-		l.hangUp()
-	}
-}
-
-// Failed reports whether the Link has failed, without waiting for a mutex.
-func (l *Link) Failed() bool { return l.failed.Load() }
-
-// Done returns a channel that closes when the Link fails.
-func (l *Link) Done() <-chan struct{} { return l.done }
-
-// Err returns the reason of the failure, or nil.
-func (l *Link) Err() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.err
 }
 
 // outstandingLocked returns the number of commands and batches without an answer.

@@ -196,26 +196,3 @@ func unasked(v resp.Value) error {
 	}
 	return fmt.Errorf("%w, of kind %v", errUnasked, v.Kind())
 }
-
-// finish completes all calls of a failed link.
-func (l *Link) finish() {
-	l.mu.Lock()
-	for l.writing { // short, since the connection is closed
-		l.cond.Wait()
-	}
-	sent := append(l.batch[l.pos.Load():], l.inflight...)
-	n := len(sent) - l.unsent
-	unsent, err := l.waiting, l.err
-	l.batch, l.inflight, l.waiting, l.pending, l.spare, l.bodies = nil, nil, nil, nil, nil, 0
-	l.pos.Store(0)
-	l.mu.Unlock()
-	outstanding := len(sent) + len(unsent)
-	for i, e := range append(sent, unsent...) {
-		e.body.drop()
-		if e.call != nil {
-			e.call.err, e.call.sent = err, i < n
-			l.complete(e.call)
-		}
-	}
-	l.owner.Lost(l, outstanding, err)
-}

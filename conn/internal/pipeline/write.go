@@ -62,7 +62,7 @@ func (l *Link) enqueue(ctx context.Context, e entry, q Request) error {
 	if l.crowd || l.outstandingLocked() > 1 {
 		l.gatherLocked()
 	}
-	l.flushLocked(e.call, ctx.Done() == nil, false)
+	l.flushLocked(e.call, ctx.Done() == nil)
 	return nil
 }
 
@@ -159,27 +159,32 @@ func appendCommands(dst []byte, cmds []resp.Command) []byte {
 //
 //   - the caller's own call k is completed;
 //   - mayBlock is false, and the write might block;
-//   - unread bytes must be read first. read skips this check for the first write, after writeLoop has done it.
-func (l *Link) flushLocked(k *call, mayBlock, read bool) {
-	for first := true; len(l.waiting) > 0 && l.err == nil; first, read = false, false {
-		if k != nil && !first && k.state.Load() != awaited || !mayBlock && !l.fitsLocked() || !read && l.unreadLocked() {
+//   - unread bytes must be read first.
+func (l *Link) flushLocked(k *call, mayBlock bool) {
+	for len(l.waiting) > 0 && l.err == nil {
+		if k != nil && k.state.Load() != awaited || !mayBlock && !l.fitsLocked() || l.unreadLocked() {
 			l.handOverLocked()
 			return
 		}
-		b, body := l.takeLocked()
-		l.mu.Unlock()
-		unsent, err := l.write(b, body)
-		l.mu.Lock()
-		if cap(b) <= keptBuffer {
-			l.spare = b[:0]
-		}
-		if err != nil {
-			l.failedWriteLocked(err, unsent)
-		}
+		l.writeLocked()
 	}
 	l.writing = false
 	if l.err != nil {
 		l.cond.Broadcast()
+	}
+}
+
+// writeLocked writes what is pending. It releases mu meanwhile.
+func (l *Link) writeLocked() {
+	b, body := l.takeLocked()
+	l.mu.Unlock()
+	unsent, err := l.write(b, body)
+	l.mu.Lock()
+	if cap(b) <= keptBuffer {
+		l.spare = b[:0]
+	}
+	if err != nil {
+		l.failedWriteLocked(err, unsent)
 	}
 }
 
@@ -266,7 +271,10 @@ func (l *Link) writeLoop() {
 		}
 		if l.handed {
 			l.handed = false
-			l.flushLocked(nil, true, true)
+			if len(l.waiting) > 0 && l.err == nil {
+				l.writeLocked() // even if there are unread bytes again
+			}
+			l.flushLocked(nil, true)
 		}
 		if l.err != nil {
 			return

@@ -1,0 +1,102 @@
+package pipeline
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// A link ends in three steps: failLocked notes the reason, hangUp closes the connection, and readLoop, which then ends, completes
+// the remaining calls by finish. After a failed write readLoop reads on before it hangs up.
+
+// Fail closes the Link with the reason err, unless the Link has failed before. Calls in progress end with this reason.
+func (l *Link) Fail(err error) {
+	l.mu.Lock()
+	if l.readsRest && errors.Is(err, errUnasked) {
+		l.err = fmt.Errorf("%w: %w", l.err, err)
+	}
+	failed := l.failLocked(err) || l.readsRest
+	l.readsRest = false
+	l.mu.Unlock()
+	if failed {
+		l.hangUp()
+	}
+}
+
+// failLocked marks the link as failed. If it returns true, the caller must call hangUp.
+func (l *Link) failLocked(err error) bool {
+	if l.err != nil {
+		return false
+	}
+	l.err = err
+	l.failed.Store(true)
+	close(l.done)
+	l.openRoomLocked()
+	l.stopDeadlinesLocked()
+	l.cond.Broadcast()
+	return true
+}
+
+// hangUp closes the connection of a failed link.
+func (l *Link) hangUp() { l.s.HangUp() }
+
+// lastReplies is the time to read replies after a failed write.
+const lastReplies = 100 * time.Millisecond
+
+// failedWriteLocked marks the link as failed by a write, of which unsent bytes are left. A server that closes the connection may
+// have answered before, and have said why. So readLoop goes on with what has arrived, until the end of the connection, and then
+// hangs up.
+func (l *Link) failedWriteLocked(err error, unsent int) {
+	for _, taken := range [][]entry{l.inflight, l.batch} {
+		for _, e := range slices.Backward(taken) {
+			if unsent -= e.size; unsent < 0 {
+				break
+			}
+			l.unsent++
+		}
+	}
+	if !l.failLocked(err) {
+		return
+	}
+	l.readsRest = l.s.Conn.SetReadDeadline(time.Now().Add(lastReplies)) == nil
+	if !l.readsRest {
+		l.hangUp()
+	}
+}
+
+// Failed reports whether the Link has failed, without waiting for a mutex.
+func (l *Link) Failed() bool { return l.failed.Load() }
+
+// Done returns a channel that closes when the Link fails.
+func (l *Link) Done() <-chan struct{} { return l.done }
+
+// Err returns the reason of the failure, or nil.
+func (l *Link) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
+}
+
+// finish completes all calls of a failed link.
+func (l *Link) finish() {
+	l.mu.Lock()
+	for l.writing { // short, since the connection is closed
+		l.cond.Wait()
+	}
+	sent := append(l.batch[l.pos.Load():], l.inflight...)
+	n := len(sent) - l.unsent
+	unsent, err := l.waiting, l.err
+	l.batch, l.inflight, l.waiting, l.pending, l.spare, l.bodies = nil, nil, nil, nil, nil, 0
+	l.pos.Store(0)
+	l.mu.Unlock()
+	outstanding := len(sent) + len(unsent)
+	for i, e := range append(sent, unsent...) {
+		e.body.drop()
+		if e.call != nil {
+			e.call.err, e.call.sent = err, i < n
+			l.complete(e.call)
+		}
+	}
+	l.owner.Lost(l, outstanding, err)
+}
