@@ -198,29 +198,28 @@ func (p *part) send(ctx context.Context, stream *conn.Stream, cmds []resp.Comman
 // acknowledgements, cannot send so much for long.
 const flood = 64 << 10
 
+// timing is the time of a look at the deadlines of a part, and the time of the next look.
+type timing struct{ now, next time.Time }
+
+// due reports whether the time at has come. If not, the next look is then at the latest.
+func (t *timing) due(at time.Time) bool {
+	if at.Before(t.next) {
+		t.next = at
+	}
+	return !at.After(t.now)
+}
+
 // next returns the commands to write now, or else the time to wait for the next deadline. An error
 // ends the connection.
 func (p *part) next(now time.Time) (cmds []resp.Command, wait time.Duration, err error) {
 	p.subscriber.mu.Lock()
 	defer p.subscriber.mu.Unlock()
-	due := now.Add(time.Hour)
-	dueAt := func(t time.Time) bool {
-		if t.Before(due) {
-			due = t
-		}
-		return !t.After(now)
-	}
-
-	if p.count > 0 {
-		p.idleSince = time.Time{}
-	} else if p.idleSince.IsZero() {
-		p.idleSince = now
-	}
-	if p.subscriber.cfg.IdleTimeout > 0 && !p.idleSince.IsZero() && dueAt(p.idleSince.Add(p.subscriber.cfg.IdleTimeout)) {
+	t := timing{now, now.Add(time.Hour)}
+	if p.idleLocked(&t) {
 		return nil, 0, errIdle
 	}
 	for ch, at := range p.refused {
-		if dueAt(at) {
+		if t.due(at) {
 			delete(p.refused, ch)
 			ch.state = absent
 			if !p.rerouteLocked(ch) {
@@ -229,24 +228,44 @@ func (p *part) next(now time.Time) (cmds []resp.Command, wait time.Duration, err
 		}
 	}
 	cmds = p.commandsLocked(nil)
-	switch {
+	switch every := p.subscriber.cfg.PingInterval; {
 	case !p.pingSent.IsZero():
-		if p.subscriber.router != nil && dueAt(p.reportedAt.Add(silentPeriod)) {
-			p.reportedAt = now
-			p.subscriber.router.Refused(p.server, errSilent)
-		}
-		if p.subscriber.cfg.Timeout <= 0 || !dueAt(p.pingSent.Add(p.subscriber.cfg.Timeout)) {
-			break
-		}
-		if p.received < flood {
-			return nil, 0, errSilent
-		}
-		p.pingSent, p.received = now, 0
-		dueAt(now.Add(p.subscriber.cfg.Timeout))
-	case p.subscriber.cfg.PingInterval > 0 && dueAt(p.lastAnswer.Add(p.subscriber.cfg.PingInterval)):
+		err = p.missingPongLocked(&t)
+	case every > 0 && t.due(p.lastAnswer.Add(every)):
 		p.pingSent, p.received = now, 0
 		p.reportedAt = now.Add(silentAfter - silentPeriod) // makes the first report due after silentAfter
 		cmds = append(cmds, p.askLocked(ping, nil))
 	}
-	return cmds, due.Sub(now), nil
+	return cmds, t.next.Sub(now), err
+}
+
+// idleLocked reports whether there has been no subscription for IdleTimeout.
+func (p *part) idleLocked(t *timing) bool {
+	if p.count > 0 {
+		p.idleSince = time.Time{}
+		return false
+	}
+	if p.idleSince.IsZero() {
+		p.idleSince = t.now
+	}
+	idle := p.subscriber.cfg.IdleTimeout
+	return idle > 0 && t.due(p.idleSince.Add(idle))
+}
+
+// missingPongLocked reports a silent server to the Router, and returns an error after Timeout.
+func (p *part) missingPongLocked(t *timing) error {
+	if p.subscriber.router != nil && t.due(p.reportedAt.Add(silentPeriod)) {
+		p.reportedAt = t.now
+		p.subscriber.router.Refused(p.server, errSilent)
+	}
+	limit := p.subscriber.cfg.Timeout
+	if limit <= 0 || !t.due(p.pingSent.Add(limit)) {
+		return nil
+	}
+	if p.received < flood {
+		return errSilent
+	}
+	p.pingSent, p.received = t.now, 0
+	t.due(t.now.Add(limit))
+	return nil
 }
