@@ -38,24 +38,7 @@ func (p *Pool) switched(from, to string, seq uint64) {
 	}
 	p.changed = make(chan struct{})
 	p.notBefore = time.Time{}
-	for _, s := range p.sharedConns {
-		if l := s.current.Load(); l != nil && p.outdatedLocked(l.Addr) {
-			s.current.Store(nil)
-			s.dialLocked().waiting++
-		}
-	}
-	var links []*pipeline.Link
-	for l := range p.links {
-		if p.outdatedLocked(l.Addr) {
-			links = append(links, l)
-		}
-	}
-	var streams []*Stream
-	for s := range p.streams {
-		if p.outdatedLocked(s.addr) {
-			streams = append(streams, s)
-		}
-	}
+	links, streams := p.leaveOutdatedLocked()
 	p.mu.Unlock()
 	for _, l := range links {
 		l.Drain(switchGrace, sentinel.ErrSwitched)
@@ -68,6 +51,27 @@ func (p *Pool) switched(from, to string, seq uint64) {
 		p.cfg.Trace.switched(SwitchInfo{Master: p.cfg.Sentinel.Master, From: from, To: to})
 		warn(&p.cfg, "another server is the master", "from", from, "to", to)
 	}
+}
+
+// leaveOutdatedLocked replaces the shared connections to a former master, and returns all links and streams to it, for the caller to end.
+func (p *Pool) leaveOutdatedLocked() (links []*pipeline.Link, streams []*Stream) {
+	for _, s := range p.sharedConns {
+		if l := s.current.Load(); l != nil && p.outdatedLocked(l.Addr) {
+			s.current.Store(nil)
+			s.dialLocked().waiting++
+		}
+	}
+	for l := range p.links {
+		if p.outdatedLocked(l.Addr) {
+			links = append(links, l)
+		}
+	}
+	for s := range p.streams {
+		if p.outdatedLocked(s.addr) {
+			streams = append(streams, s)
+		}
+	}
+	return links, streams
 }
 
 // enlist registers a Stream, to be closed when the master changes.

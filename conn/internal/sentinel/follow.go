@@ -91,58 +91,75 @@ func (f *Resolver) listen(ctx context.Context, at place) (confirmed bool, err er
 	return confirmed, cmp.Or(err, lost)
 }
 
-// serve handles the values from stream, of the sentinel at a place, and sends PINGs, until the connection ends or the sentinel stops answering.
+// serve handles the values from stream, of the sentinel at a place, until the connection ends or the sentinel stops answering.
 func (f *Resolver) serve(ctx context.Context, at place, stream Stream, values <-chan resp.Value) (confirmed bool, err error) {
 	if err := stream.Write(ctx, resp.Cmd("SUBSCRIBE", switchMaster, promoted)); err != nil {
 		return false, err
 	}
-	asked := time.Now() // time of the unanswered command; zero without one
-	var last time.Time  // time of the last answer
-	suspicious := false
-	timer := time.NewTimer(0)
-	defer timer.Stop()
+	p := pings{asked: time.Now(), timer: time.NewTimer(0)}
+	defer p.timer.Stop()
 	for {
-		var v resp.Value
-		ok := true
-		select {
-		case v, ok = <-values: // an answer may have arrived while an announcement was handled
-		default:
-			wait := time.Hour
-			switch now := time.Now(); {
-			case !asked.IsZero():
-				if wait = asked.Add(f.cfg.Timeout).Sub(now); wait <= 0 {
-					return confirmed, errMute
-				}
-			case f.cfg.PingInterval > 0 || suspicious:
-				if wait = last.Add(f.cfg.PingInterval).Sub(now); wait <= 0 || suspicious {
-					asked, suspicious = now, false
-					if err := stream.Write(ctx, resp.Cmd("PING")); err != nil {
-						return confirmed, err
-					}
-					continue
-				}
-			}
-			timer.Reset(wait)
-			select {
-			case v, ok = <-values:
-			case <-f.checkListener:
-				suspicious = true
-				continue
-			case <-timer.C:
-				continue
-			case <-ctx.Done():
-				return confirmed, netfail.Ended(ctx)
-			}
+		v, ok, err := f.await(ctx, stream, values, &p)
+		if err != nil || !ok {
+			return confirmed, err
 		}
-		if !ok {
-			return confirmed, nil
-		}
-		asked, last = time.Time{}, time.Now()
+		p.asked, p.last = time.Time{}, time.Now()
 		if !confirmed && v.Err() != nil {
 			return false, fmt.Errorf("SUBSCRIBE: %w", v.Err())
 		}
 		confirmed = f.receive(ctx, at, v) || confirmed
 	}
+}
+
+// pings is what serve knows of the sentinel's answers.
+type pings struct {
+	asked time.Time // of the unanswered command; zero without one
+	last  time.Time // of the last answer
+	due   bool      // a PING is due at once
+	timer *time.Timer
+}
+
+// await returns the next value from stream, and sends PINGs meanwhile. ok is false at the end of the connection.
+func (f *Resolver) await(ctx context.Context, stream Stream, values <-chan resp.Value, p *pings) (v resp.Value, ok bool, err error) {
+	for {
+		select {
+		case v, ok = <-values: // it may have arrived while an announcement was handled
+			return v, ok, nil
+		default:
+		}
+		wait, err := f.ping(ctx, stream, p)
+		if err != nil {
+			return v, false, err
+		}
+		p.timer.Reset(wait)
+		select {
+		case v, ok = <-values:
+			return v, ok, nil
+		case <-f.checkListener:
+			p.due = true
+		case <-p.timer.C:
+		case <-ctx.Done():
+			return v, false, netfail.Ended(ctx)
+		}
+	}
+}
+
+// ping sends a PING if one is due, and returns the time until the next step. The error is errMute if an answer is overdue.
+func (f *Resolver) ping(ctx context.Context, stream Stream, p *pings) (wait time.Duration, err error) {
+	every := f.cfg.PingInterval
+	switch {
+	case !p.asked.IsZero():
+		if wait = f.cfg.Timeout - time.Since(p.asked); wait <= 0 {
+			return 0, errMute
+		}
+		return wait, nil
+	case p.due || every > 0 && time.Since(p.last) >= every:
+		p.asked, p.due = time.Now(), false
+		return f.cfg.Timeout, stream.Write(ctx, resp.Cmd("PING"))
+	case every > 0:
+		return every - time.Since(p.last), nil
+	}
+	return time.Hour, nil
 }
 
 // receive handles a value from the sentinel, and reports whether it confirms the subscription.
