@@ -218,16 +218,15 @@ func (l *Link) tick() {
 // scheduleLocked sets the timer for the next tick and reports whether to send a PING. busy means that bytes came
 // since the last tick, or that a command is outstanding.
 func (l *Link) scheduleLocked(now time.Duration, busy bool) (ping bool) {
-	hushed := busy || l.pingsSuspended
-	if hushed {
-		l.quiet = now - l.period
-	}
-	ping = l.ping > 0 && !hushed && now-l.quiet >= l.ping
 	wait := Never
 	switch {
-	case (hushed || ping) && l.period > 0:
-		wait = l.period
-	case l.ping > 0:
+	case l.period == 0:
+	case busy || l.pingsSuspended:
+		l.quiet, wait = now-l.period, l.period
+	case l.ping == 0:
+	case now-l.quiet >= l.ping:
+		ping, wait = true, l.period
+	default:
 		wait = l.quiet + l.ping - now
 	}
 	if !busy && !l.writing {
