@@ -76,26 +76,29 @@ func (r *request) obtain(ctx context.Context) (w *waiter, err error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		r.deadline = deadline
 	}
-	first := ctx
-	if r.target.kind.queued {
-		if !r.enterQueue() {
-			return nil, ErrClosed
-		}
-		defer func() {
-			if w == nil {
-				c.queued.Done()
-				r.leaveQueue()
-			}
-		}()
-		attempts, cancel := c.untilClose(ctx)
-		defer cancel()
-		first = attempts
+	if !r.target.kind.queued {
+		return r.obtainFirst(ctx, ctx)
 	}
+	if !r.enterQueue() {
+		return nil, ErrClosed
+	}
+	attempts, cancel := c.untilClose(ctx)
+	defer cancel()
+	if w, err = r.obtainFirst(ctx, attempts); w == nil {
+		c.queued.Done()
+		r.leaveQueue()
+	}
+	return w, err
+}
+
+// obtainFirst is obtain for a prepared request. attempts is the context of its attempt.
+func (r *request) obtainFirst(ctx, attempts context.Context) (*waiter, error) {
+	c := r.client
 	seen, crowded := r.crowded()
 	if crowded {
 		return r.newWaiter(ctx, noTTL, seen), nil
 	}
-	granted, left, err := r.attempt(first)
+	granted, left, err := r.attempt(attempts)
 	switch {
 	case granted:
 		c.leavePlace(r.target, r.place) // an Owner's further hold may have moved a place whose waiters have left meanwhile

@@ -154,7 +154,7 @@ func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 
 // downgrade is Downgrade without a Trace.
 func (l *Lease) downgrade(ctx context.Context) (*Lease, error) {
-	c, k := l.client, l.target.kind
+	c := l.client
 	l.releasing.Lock()
 	defer l.releasing.Unlock()
 	if err := l.Err(); err != nil {
@@ -163,35 +163,27 @@ func (l *Lease) downgrade(ctx context.Context) (*Lease, error) {
 	if ctx.Err() != nil {
 		return nil, ended(ctx)
 	}
-	read := newTarget(k.twin, l.target.name)
-	r := request{acquire: acquire{client: c, target: &read, owner: strings.TrimSuffix(l.owner, k.Suffix), state: l.state}, renewed: l.renewed}
-	var err error
-	if r.turn, err = l.state.take(ctx, l.target.name, c.done, ErrClosed); err != nil {
+	turn, err := l.state.take(ctx, l.target.name, c.done, ErrClosed)
+	if err != nil {
 		return nil, err
 	}
-	defer r.endTurn()
 	if lost, _ := l.giveUp(); lost != nil {
+		turn.give()
 		return nil, lost
 	}
 	l.awaitRenewal(ctx)
 	if !l.counted() {
-		r.endTurn()
+		turn.give()
 		return nil, l.settle(l.notHeld())
 	}
-	r.lease, r.limits = l.term, l.limits
-	if left, limited := l.most(c.now()); limited {
-		r.limits.most = max(left, MinLease)
-	}
-	if !l.renewed {
-		r.lease = max(l.neededFor().Truncate(time.Millisecond), time.Millisecond)
-	}
-	r.latch = newLatch(r.target)
+	r := l.readRequest(turn)
+	defer r.endTurn()
 	if ctx.Done() == nil {
 		ctx = c.living(ctx)
 	}
-	v, start, err := l.askDowngrade(ctx, &r)
+	v, start, err := l.askDowngrade(ctx, r)
 	if err != nil {
-		return nil, l.undoDowngrade(&r, start, remote.Uncertain(err), serverError(err))
+		return nil, l.undoDowngrade(r, start, remote.Uncertain(err), serverError(err))
 	}
 	holds, writes, _, err := parseAcquire(v, l.state != nil)
 	switch {
@@ -200,7 +192,7 @@ func (l *Lease) downgrade(ctx context.Context) (*Lease, error) {
 		r.endTurn()
 		return nil, l.settle(l.notHeld())
 	case err != nil || v.Kind() != resp.Array:
-		return nil, l.undoDowngrade(&r, start, false, fmt.Errorf("%w, of kind %v", errUnexpected, v.Kind()))
+		return nil, l.undoDowngrade(r, start, false, fmt.Errorf("%w, of kind %v", errUnexpected, v.Kind()))
 	}
 	l.recordEnd(writes > 0)
 	l.settle(nil)
@@ -208,6 +200,22 @@ func (l *Lease) downgrade(ctx context.Context) (*Lease, error) {
 		return nil, err
 	}
 	return r.got, nil
+}
+
+// readRequest returns the request for a read hold in place of l, with the turn of the Owner.
+func (l *Lease) readRequest(turn *ownedLock) *request {
+	k := l.target.kind
+	read := newTarget(k.twin, l.target.name)
+	r := &request{acquire: acquire{client: l.client, target: &read, owner: strings.TrimSuffix(l.owner, k.Suffix), state: l.state, lease: l.term},
+		renewed: l.renewed, limits: l.limits, turn: turn}
+	if left, limited := l.most(l.client.now()); limited {
+		r.limits.most = max(left, MinLease)
+	}
+	if !l.renewed {
+		r.lease = max(l.neededFor().Truncate(time.Millisecond), time.Millisecond)
+	}
+	r.latch = newLatch(r.target)
+	return r
 }
 
 // askDowngrade asks for the read hold of r in place of l, and waits for replicas as an acquire does. Without their acknowledgement

@@ -76,9 +76,9 @@ func (u *Cleanup) resend(a *agenda, at time.Time, closing bool) (due bool) {
 		a.resend = time.Time{}
 		return false
 	}
-	if due = !a.resend.IsZero() && !at.Before(a.resend) && !a.busy[againLane]; due {
-		a.resend, a.resent, a.busy[againLane] = time.Time{}, at, true
-		a.repeating++
+	if due = reached(a.resend, at) && !a.busy[againLane]; due {
+		a.resend, a.resent = time.Time{}, at
+		a.begin(againLane)
 	}
 	if a.resend.IsZero() && u.lost.Swap(false) {
 		a.resend = clock.Later(at.Add(resendAfter), a.resent.Add(resendPause))

@@ -38,6 +38,25 @@ type agenda struct {
 	resent       time.Time // the time of the last such repetition
 }
 
+// begin makes a lane busy.
+func (a *agenda) begin(l lane) {
+	a.busy[l] = true
+	if l.again {
+		a.repeating++
+	}
+}
+
+// end makes a busy lane idle.
+func (a *agenda) end(l lane) {
+	delete(a.busy, l)
+	if l.again {
+		a.repeating--
+	}
+}
+
+// reached reports whether the time of an agenda has come at the time at.
+func reached(t, at time.Time) bool { return !t.IsZero() && !at.Before(t) }
+
 // loop is the goroutine of cleanup, from the first work until Close.
 func (u *Cleanup) loop() {
 	timer := time.NewTimer(time.Hour)
@@ -79,10 +98,7 @@ func (u *Cleanup) collect(a *agenda, at time.Time, closing bool) {
 	a.pending = append(a.pending, u.jobs...)
 	u.jobs = nil
 	for _, b := range u.returned {
-		delete(a.busy, b.lane)
-		if b.lane.again {
-			a.repeating--
-		}
+		a.end(b.lane)
 		for _, j := range b.jobs {
 			if !j.over {
 				a.pending = append(a.pending, j)
@@ -101,7 +117,7 @@ func (u *Cleanup) collect(a *agenda, at time.Time, closing bool) {
 		}
 		u.sweepLocked(true)
 		a.sweep = time.Time{}
-	case !a.sweep.IsZero() && !at.Before(a.sweep):
+	case reached(a.sweep, at):
 		u.sweepLocked(false)
 		a.sweep = time.Time{}
 	}
@@ -140,10 +156,7 @@ func (u *Cleanup) next(a *agenda, at time.Time) []batch {
 		if len(chosen) == 0 {
 			continue
 		}
-		a.busy[l] = true
-		if l.again {
-			a.repeating++
-		}
+		a.begin(l)
 		batches = append(batches, batch{l, chosen})
 	}
 	clear(a.pending[len(rest):])

@@ -26,7 +26,7 @@ type Log struct {
 	last map[line]time.Time
 }
 
-// line is what two lines must have in common to be a repetition.
+// line has the texts that two lines share if the second is a repetition.
 type line struct{ lock, cause, text string }
 
 // Silent reports whether nobody reads the log.
@@ -46,8 +46,8 @@ func (l *Log) WarnOf(name, kind, owner, text string, args ...any) {
 	}
 }
 
-// WarnOfMany writes a line about a trouble of several locks with the same cause, at most one a minute. name, kind and owner are those
-// of one of the locks.
+// WarnOfMany writes a line about a trouble of several locks with the same cause, at most one a minute. name, kind and owner stand for
+// one of the locks.
 func (l *Log) WarnOfMany(cause, name, kind, owner, text string, args ...any) {
 	if l.Logger != nil && l.allows(line{cause: cause, text: text}) {
 		l.warnOf(name, kind, owner, text, args)

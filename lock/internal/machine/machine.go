@@ -1,4 +1,4 @@
-// Package machine is the clock of the machine that a lock.Client believes to run on, for tests.
+// Package machine is the clock of a lock.Client's machine, for tests.
 package machine
 
 import (

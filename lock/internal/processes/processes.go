@@ -1,4 +1,4 @@
-// Package processes is about the names of processes: the default one, and those that the connections of a server have.
+// Package processes finds the names of processes: the default name, and the names of a server's connections.
 package processes
 
 import (
@@ -21,7 +21,7 @@ import (
 const (
 	// namesEvery is the least interval between questions for the names of processes.
 	namesEvery = time.Minute
-	// mostConnections limits the connections of a server that is asked for names: CLIENT LIST holds up all clients for 1.7 ms
+	// mostConnections limits the connections of a server asked for names: CLIENT LIST holds up all clients for 1.7 ms
 	// with 1,000 connections, and for 15 ms with 10,000.
 	mostConnections = 1000
 	// mostNames limits the names remembered.
@@ -119,7 +119,7 @@ func DefaultName() string {
 // InName reports whether r may be in the name of a process.
 func InName(r rune) bool { return r > ' ' && r <= '~' && r != ',' }
 
-// Process is a client by a connection that has its name.
+// Process is a client, as named by a connection.
 type Process struct {
 	ID, Name, Addr string
 	Age            time.Duration // of the connection

@@ -16,7 +16,8 @@ type Series struct {
 // Next returns the series extended by one hand-over.
 func (s Series) Next() Series { return Series{s.Length + 1, s.Since} }
 
-// MayGoOn reports whether a series of at most most hand-overs, that lasts for lasts at most, may continue. alone means that no other client waits for the lock.
+// MayGoOn reports whether a series of at most most hand-overs, within at most lasts, may continue. alone: no other client waits for the
+// lock.
 func (s Series) MayGoOn(most int, lasts, lease time.Duration, alone bool) bool {
 	return (alone || s.Length < most) && time.Since(s.Since) <= min(lasts, lease/3)
 }
@@ -31,7 +32,7 @@ type Streak struct {
 // Streaks has the streaks of the Redlocks of a client. The zero Streaks is ready.
 type Streaks[K comparable] struct {
 	mu sync.Mutex
-	of map[K]Streak // by lock, of processes that others wait for; guarded by mu
+	of map[K]Streak // by lock, for which other processes wait; guarded by mu
 }
 
 // maxStreaks limits the streaks remembered.
@@ -87,7 +88,7 @@ type Places struct {
 	slow     bool             // the last acquire took more than half of a turn
 }
 
-// Next returns a place of waiter that no acquire of the client has, and that is in no line.
+// Next returns a place of waiter for one acquire. The place is in no line.
 func (p *Places) Next(waiter string) any {
 	if spare := p.spare[waiter]; len(spare) > 0 {
 		place := spare[len(spare)-1]
