@@ -115,14 +115,8 @@ func (w *watcher) run(ctx context.Context, yield func(Event, error) bool) error 
 		case <-settled:
 			settled = nil
 		case <-again.C:
-			if err := w.follow(ctx); err != nil {
+			if err := w.checkServers(ctx); err != nil {
 				return err
-			}
-			if time.Since(w.checked) >= recheckEvery {
-				_, err := w.askAgain(ctx)
-				if err = w.unless(ctx, err); err != nil {
-					return err
-				}
 			}
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -136,6 +130,15 @@ func (w *watcher) run(ctx context.Context, yield func(Event, error) bool) error 
 			settled = time.After(settleFor)
 		}
 	}
+}
+
+// checkServers listens to new servers and, now and then, asks all servers for their settings.
+func (w *watcher) checkServers(ctx context.Context) error {
+	if err := w.follow(ctx); err != nil || time.Since(w.checked) < recheckEvery {
+		return err
+	}
+	_, err := w.askAgain(ctx)
+	return w.unless(ctx, err)
 }
 
 // step yields what has happened. An error is final.

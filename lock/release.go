@@ -58,11 +58,12 @@ func (l *Lease) unlock(ctx context.Context, task bool) error {
 		l.warnHeld()
 	}
 	most := min(max(left, bounds.Min), bounds.Max)
-	bound := (*bounds.Bounds).Context
+	var done func()
 	if task {
-		bound = (*bounds.Bounds).TaskContext
+		ctx, done = l.client.bounds.TaskContext(ctx, most)
+	} else {
+		ctx, done = l.client.bounds.Context(ctx, most)
 	}
-	ctx, done := bound(l.client.bounds, ctx, most)
 	defer done()
 	if l.repeats != nil {
 		return l.awaitRepeats(ctx)
