@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -162,11 +161,11 @@ func (x *Call) Sparing() *Call {
 
 // runApart makes one attempt to run x with the lock as the only key.
 func (r *Runner) runApart(ctx context.Context, d conn.Doer, x *Call) (resp.Value, error) {
-	others, own, err := r.keysBeside(ctx, x)
+	others, err := r.keysBeside(ctx, x)
 	if err != nil {
 		return resp.Value{}, err
 	}
-	there, now, err := r.lookAt(ctx, x.Keys[0], others)
+	now, err := r.lookAt(ctx, x.Keys[0], others)
 	if err != nil {
 		return resp.Value{}, err
 	}
@@ -181,7 +180,7 @@ func (r *Runner) runApart(ctx context.Context, d conn.Doer, x *Call) (resp.Value
 		*x.Apart = true
 	}
 	x.begin()
-	v, err := r.apartScript(x.Script).Run(ctx, d, x.Keys[:1], x.apartArgs(latest, others, own, there)...)
+	v, err := r.apartScript(x.Script).Run(ctx, d, x.Keys[:1], x.apartArgs(latest, others)...)
 	switch reply, _ := errors.AsType[resp.Error](err); {
 	case Refused(err) && strings.HasPrefix(string(reply), tooLate):
 		err = ErrLate
@@ -194,23 +193,29 @@ func (r *Runner) runApart(ctx context.Context, d conn.Doer, x *Call) (resp.Value
 	return v, err
 }
 
-// apartArgs returns the ARGV of all_apart.lua, good until latest, and those of the script of x. others are the keys beside the lock,
-// first own of the script's KEYS, and there says which of them exist.
-func (x *Call) apartArgs(latest int64, others []string, own int, there []int64) []any {
+// otherKey is a key beside the lock that a script may touch.
+type otherKey struct {
+	name  string
+	own   bool  // one of the script's KEYS
+	there int64 // 1 if the key exists somewhere, else 0
+}
+
+// apartArgs returns the ARGV of all_apart.lua, good until latest, and those of the script of x.
+func (x *Call) apartArgs(latest int64, others []otherKey) []any {
 	holds := any("")
 	if x.Holds > 1 { // a repeat of the last release finds nothing to release
 		holds = x.Holds
 	}
 	args := []any{latest, x.Leaves, x.Owner, holds, len(others)}
-	for i, key := range others {
-		note := there[i]
-		if i >= own { // not among the script's KEYS
+	for _, key := range others {
+		note := key.there
+		if !key.own {
 			note += 2
 		}
-		if x.Spares && !strings.HasPrefix(key, kinds.LatchPrefix+":") {
+		if x.Spares && !strings.HasPrefix(key.name, kinds.LatchPrefix+":") {
 			note += 4
 		}
-		args = append(args, key, note)
+		args = append(args, key.name, note)
 	}
 	return append(args, x.Args...)
 }
@@ -222,41 +227,46 @@ func (x *Call) begin() {
 	}
 }
 
-// keysBeside returns the keys beside the lock that the script may touch: first own of its KEYS, then the leases of other readers. A line
-// on another server would keep the script from running: all listeners are told instead.
-func (r *Runner) keysBeside(ctx context.Context, x *Call) (others []string, own int, err error) {
-	others = x.Keys[1:]
-	if n := len(others); n > 0 && others[n-1] == x.Lock.Line {
+// keysBeside returns the keys beside the lock that the script may touch: its KEYS, and the leases of other readers. A line on another
+// server would keep the script from running: all listeners are told instead.
+func (r *Runner) keysBeside(ctx context.Context, x *Call) (others []otherKey, err error) {
+	for _, key := range x.Keys[1:] {
+		others = append(others, otherKey{name: key, own: true})
+	}
+	if n := len(others); n > 0 && others[n-1].name == x.Lock.Line {
 		others = others[:n-1]
 	}
-	own = len(others)
 	if !x.Lock.Readers {
-		return others, own, nil
+		return others, nil
 	}
 	holds, err := r.timeoutsOf(ctx, x.Lock.Name)
-	return slices.Concat(others, holds), own, err
+	for _, key := range holds {
+		others = append(others, otherKey{name: key})
+	}
+	return others, err
 }
 
-// lookAt returns 1 for each of keys that exists and 0 for each other, and the time of the lock's server in ms. The error may be that
-// of a node that gives the slot away, or of one that does not take it.
-func (r *Runner) lookAt(ctx context.Context, lock string, keys []string) (there []int64, now int64, err error) {
-	keys = append([]string{lock}, keys...)
-	looks := make([]script.Call, len(keys))
-	for i := range keys {
-		looks[i] = kinds.Look.Get().Call(keys[i : i+1])
+// lookAt notes which of keys exist, and returns the time of the lock's server in ms. The error may be that of a node that gives the
+// slot away, or of one that does not take it.
+func (r *Runner) lookAt(ctx context.Context, lock string, keys []otherKey) (now int64, err error) {
+	looks := []script.Call{kinds.Look.Get().Call([]string{lock})}
+	for _, key := range keys {
+		looks = append(looks, kinds.Look.Get().Call([]string{key.name}))
 	}
 	replies, err := script.RunBatch(ctx, r.server.Doer, looks)
 	if err != nil {
-		return nil, 0, err
+		return 0, err
 	}
-	there = make([]int64, len(keys))
 	for i, reply := range replies {
-		if there[i], err = reply.At(0).Int(); cmp.Or(reply.Err(), err) != nil {
-			return nil, 0, cmp.Or(reply.Err(), err)
+		there, err := reply.At(0).Int()
+		if err = cmp.Or(reply.Err(), err); err != nil {
+			return 0, err
+		}
+		if i > 0 {
+			keys[i-1].there = there
 		}
 	}
-	now, err = replies[0].At(1).Int()
-	return there[1:], now, err
+	return replies[0].At(1).Int()
 }
 
 // tellSource publishes on the source node of a migrating slot for waiters on the target node: shard channels stay
