@@ -139,7 +139,9 @@ func (w *waiter) lookAtFront(ctx context.Context) (done bool, err error) {
 		w.planAfterGrant()
 		return true, nil
 	case err == nil:
-		w.planAfterRefusal(left)
+		h.Used()
+		w.late = time.Time{}
+		h.Refused(&c.pace, time.Now(), left, w.target.backoff)
 	case ctx.Err() != nil || c.isClosed():
 		h.Wake() // for the next waiter, because this waiter has not used its wake-up
 		return true, r.gaveUp(ctx)
@@ -185,13 +187,6 @@ func (h *head) noteEvents(c *Client, t *target) {
 		c.channels.NoteRefusal(t.remote(), h.events.Err())
 	}
 	h.Note(&c.pace, time.Now(), news, up)
-}
-
-// planAfterRefusal sets the next look. left is the remaining lease of the holder.
-func (w *waiter) planAfterRefusal(left time.Duration) {
-	w.head.Used()
-	w.late = time.Time{}
-	w.head.Refused(&w.client.pace, time.Now(), left, w.target.backoff)
 }
 
 // planAfterGrant sets the next look, of the waiter behind.

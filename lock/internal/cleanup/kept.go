@@ -77,8 +77,7 @@ func (u *Cleanup) resend(a *agenda, at time.Time, closing bool) (due bool) {
 		return false
 	}
 	if due = reached(a.resend, at) && !a.busy[againLane]; due {
-		a.resend, a.resent = time.Time{}, at
-		a.begin(againLane)
+		a.resend, a.resent, a.busy[againLane] = time.Time{}, at, true
 	}
 	if a.resend.IsZero() && u.lost.Swap(false) {
 		a.resend = clock.Later(at.Add(resendAfter), a.resent.Add(resendPause))

@@ -31,27 +31,20 @@ type batch struct {
 type agenda struct {
 	pending      []*Job
 	busy         map[lane]bool
-	repeating    int       // number of busy lanes of repeats
 	flush, sweep time.Time // the times to delete latches and to sweep the spares; zero for none
 	flushing     bool
 	resend       time.Time // the time to send kept work again; zero for none
 	resent       time.Time // the time of the last such repetition
 }
 
-// begin makes a lane busy.
-func (a *agenda) begin(l lane) {
-	a.busy[l] = true
-	if l.again {
-		a.repeating++
+// repeating returns the number of busy lanes of repeats.
+func (a *agenda) repeating() (n int) {
+	for l := range a.busy {
+		if l.again {
+			n++
+		}
 	}
-}
-
-// end makes a busy lane idle.
-func (a *agenda) end(l lane) {
-	delete(a.busy, l)
-	if l.again {
-		a.repeating--
-	}
+	return n
 }
 
 // reached reports whether the time of an agenda has come at the time at.
@@ -98,7 +91,7 @@ func (u *Cleanup) collect(a *agenda, at time.Time, closing bool) {
 	a.pending = append(a.pending, u.jobs...)
 	u.jobs = nil
 	for _, b := range u.returned {
-		a.end(b.lane)
+		delete(a.busy, b.lane)
 		for _, j := range b.jobs {
 			if !j.over {
 				a.pending = append(a.pending, j)
@@ -147,7 +140,7 @@ func (u *Cleanup) next(a *agenda, at time.Time) []batch {
 	}
 	var batches []batch
 	for l, jobs := range ready {
-		if l.again && a.repeating >= lanesMost {
+		if l.again && a.repeating() >= lanesMost {
 			rest = append(rest, jobs...)
 			continue
 		}
@@ -156,7 +149,7 @@ func (u *Cleanup) next(a *agenda, at time.Time) []batch {
 		if len(chosen) == 0 {
 			continue
 		}
-		a.begin(l)
+		a.busy[l] = true
 		batches = append(batches, batch{l, chosen})
 	}
 	clear(a.pending[len(rest):])
