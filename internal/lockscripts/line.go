@@ -85,6 +85,8 @@ type lineTurns struct {
 	reserved float64
 	first    int64 // ms for which the first turn lasts
 	came     bool
+	ended    bool // a turn of others has ended
+	visited  bool // it was of visitors, and no other has
 }
 
 func modelTurns(c *fakeredis.Call, line, place string, free float64, anew bool) (t lineTurns) {
@@ -119,10 +121,13 @@ turns:
 			if whose != place || whose == "*" {
 				c.Do("ZREM", line, whose)
 			}
-		case !lasts && whose == "*" && t.later:
-			c.Do("ZREM", line, mark)
 		case !lasts:
-			c.Do("ZREM", line, mark, whose)
+			if whose == "*" && t.later {
+				c.Do("ZREM", line, mark)
+			} else {
+				c.Do("ZREM", line, mark, whose)
+			}
+			t.visited, t.ended = !t.ended && whose == "*", true
 		case anew && mark[0] == '~':
 			c.Do("ZREM", line, mark)
 		default:
@@ -149,7 +154,7 @@ turns:
 func (t *lineTurns) headFirst(c *fakeredis.Call, line, place string) {
 	head, turn := waiterOf(t.head)
 	own, _ := waiterOf(place)
-	if t.head == "" || head == own || !t.later {
+	if t.head == "" || head == own {
 		return
 	}
 	c.TryDo("ZADD", line, strconv.FormatInt(-turn-now(c), 10), "!"+t.head)
@@ -161,7 +166,7 @@ func modelReserved(c *fakeredis.Call, line, place string, spare, free float64) (
 		return 0, false, turns
 	}
 	turns = modelTurns(c, line, place, free, false)
-	if turns.count == 0 && !turns.came && spare == 0 && free == 1 {
+	if turns.count == 0 && turns.visited && !turns.came && spare == 0 && free == 1 {
 		turns.headFirst(c, line, place)
 	}
 	if left = turns.first; turns.count == 0 {

@@ -65,8 +65,9 @@ local function giveWay(line, place, stand)
     end
 end
 
--- 2. Turns. A table of turns has: of, the ms left by place; their count; how much they reserve; the ms left of the first; and came:
--- whether the waiter who asks has, or had until now, a turn. These are the turns of others, but a reader's counts for its client, too.
+-- 2. Turns. A table of turns has: of, the ms left by place; their count; how much they reserve; the ms left of the first; came: whether
+-- the waiter who asks has, or had until now, a turn; and visited: whether a turn of visitors has ended, and of nobody else (nil: no turn has).
+-- These are the turns of others, but a reader's counts for its client, too.
 
 -- visited tells whether in a line, list, visitors have a place for later: they have just had a turn.
 local function visited(list, now)
@@ -96,6 +97,7 @@ local function turnsIn(line, list, place, now, anew)
             end
         elseif not lasts then
             redis.call('zrem', line, marked, whose == '*' and visited(list, now) and marked or whose)
+            turns.visited = turns.visited == nil and whose == '*'
         elseif anew and string.sub(marked, 1, 1) == '~' then
             redis.call('zrem', line, marked)
         else
@@ -114,7 +116,7 @@ local function endVisit(line, turns, free)
     turns.of['*'], turns.count, turns.reserved = nil, turns.count - 1, turns.reserved - 1
 end
 
--- headFirst gives the first place a turn if visitors have just had theirs and another client asks. A visitor's release tells all who wait, and
+-- headFirst gives the first place a turn when that of visitors has ended and another client asks. A visitor's release tells all who wait, and
 -- whoever hears it first would have the lock after each visit.
 local function headFirst(line, list, place, turns, now)
     local first = nil
@@ -123,7 +125,7 @@ local function headFirst(line, list, place, turns, now)
             first = list[i]
         end
     end
-    if not first or waiterOf(first) == waiterOf(place) or not visited(list, now) then
+    if not first or waiterOf(first) == waiterOf(place) then
         return
     end
     local _, turn = waiterOf(first)
@@ -141,7 +143,7 @@ local function reservedFor(line, place, now, spare, free)
     local list = redis.pcall('zrange', line, 0, mostTurns, 'withscores')
     local turns = turnsIn(line, list, place, now)
     endVisit(line, turns, free)
-    if turns.count == 0 and not turns.came and spare == 0 and free == 1 then
+    if turns.count == 0 and turns.visited and not turns.came and spare == 0 and free == 1 then
         headFirst(line, list, place, turns, now)
     end
     for _, left in pairs(turns.of) do
