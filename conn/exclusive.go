@@ -113,6 +113,8 @@ func (p *Pool) giveBack(m *member, changed bool) {
 	over := changed || m.l.Failed() || !m.aged.IsZero() && !time.Now().Before(m.aged)
 	if over {
 		m.uncountLocked()
+	} else {
+		m.state = isReturned
 	}
 	p.mu.Unlock()
 	if over {
@@ -128,18 +130,18 @@ func (m *member) uncountLocked() {
 	switch m.state {
 	case isIdle:
 		p.idle = slices.DeleteFunc(p.idle, func(other *member) bool { return other == m })
-	case isLent:
+	case isLent, isReturned:
 		p.lent--
 	}
 	m.state = isGone
 	p.dialMoreLocked()
 }
 
-// placeLocked gives a lent or new member to the first waiting borrower, or makes the member idle.
+// placeLocked gives a returned or new member to the first waiting borrower, or makes the member idle.
 func (p *Pool) placeLocked(m *member) {
 	if at := p.queue.Front(); at != nil {
 		t := p.queue.Remove(at).(*borrower)
-		t.m = m
+		t.m, m.state = m, isLent
 		close(t.ready)
 		return
 	}
@@ -251,10 +253,12 @@ func (m *member) Due(l *pipeline.Link) {
 	}
 }
 
+// Drained closes a connection to a former master. A switch may have drained a connection that is lent, to a server that is the master
+// again by now.
 func (m *member) Drained(l *pipeline.Link) {
 	m.p.mu.Lock()
 	outdated := m.p.outdatedLocked(l.Addr)
-	if m.state == isLent && !outdated {
+	if m.state == isReturned && !outdated {
 		m.p.placeLocked(m)
 	}
 	m.p.mu.Unlock()

@@ -138,7 +138,8 @@ const (
 	isNew memberState = iota // not counted yet
 	isIdle
 	isLent
-	isGone // no longer counted
+	isReturned // given back with replies outstanding; counted as lent
+	isGone     // no longer counted
 )
 
 // borrower is a caller waiting for a connection. The Pool's mu guards its fields until ready is closed; afterwards

@@ -306,6 +306,41 @@ func TestSwitchExclusive(t *testing.T) {
 	})
 }
 
+// TestSwitchThereAndBack: a connection to a master that is replaced, and soon is the master again, stays with the caller to whom it is lent.
+func TestSwitchThereAndBack(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		p := openFleet(t, f.config())
+		defer p.Close()
+		f.mu.Lock()
+		f.master[serverB] = true // as A is
+		f.mu.Unlock()
+		f.nodes[serverA].Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+			if cmd.String() == "GET slow" {
+				return fakeredis.Run().Late(100 * time.Millisecond)
+			}
+			return f.serve(serverA, cmd)
+		})
+		time.AfterFunc(10*time.Millisecond, func() { f.tell(serverB, 2); f.announce(serverA, serverB) })
+		time.AfterFunc(30*time.Millisecond, func() { f.tell(serverA, 3); f.announce(serverB, serverA) })
+		with(t, p, func(c *conn.Conn) {
+			want(t, c, "null", "GET", "slow") // answered after the second switch
+			synctest.Wait()
+			if s := p.Stats(); s.Lent != 1 || s.Idle != 0 || s.Switches != 2 {
+				t.Errorf("Stats = %+v, want a lent connection", s)
+			}
+			with(t, p, func(other *conn.Conn) {
+				want(t, other, "OK", "SELECT", 5)
+				want(t, c, "OK", "SET", "k", "v")
+			})
+		})
+		want(t, p, "v", "GET", "k")
+		synctest.Wait()
+		if s := p.Stats(); s.Open != 1 || s.Idle != 1 {
+			t.Errorf("Stats = %+v, want an idle connection", s)
+		}
+	})
+}
+
 // TestReadOnlyInWith: a READONLY on a lent connection is enough for the next connections to follow the sentinels.
 func TestReadOnlyInWith(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
