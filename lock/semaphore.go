@@ -313,18 +313,14 @@ func (x *change) answered(v resp.Value) error {
 	c, last := x.client, x.last
 	kept := x.gives && x.master != (master{})
 	if kept {
-		last += changeAgainFor.Milliseconds()
-		counted := new(atomic.Pointer[master])
-		counted.Store(&x.master)
-		c.cleanup.Keep(&changeAgain{change: x, last: last, counted: counted})
+		last += cleanup.ChangeFor.Milliseconds()
+		again := &changeAgain{change: x, last: last, until: time.Now().Add(cleanup.ChangeFor), counted: new(atomic.Pointer[master])}
+		again.counted.Store(&x.master)
+		c.cleanup.KeepChange(again)
 	}
 	c.cleanup.SettleLatch(x.target.name, x.latch, x.unsure || kept, last)
 	return nil
 }
-
-// changeAgainFor is how much longer a server with replicas keeps the latch of a confirmed change, and a client sends the change again
-// after a loss: for the time of a slow failover.
-const changeAgainFor = 30 * time.Second
 
 // master is the server of a change, by its id in a cluster, or by the address at which sentinels know it. The zero master has no replicas, or
 // is unknown.
@@ -354,19 +350,25 @@ func (c *Client) masterOf(ctx context.Context, name string) master {
 type changeAgain struct {
 	cleanup.Simple
 	change  *change
-	last    int64                   // the end of the latch
+	last    int64                   // the end of the latch, ChangeFor later than without replicas
+	until   time.Time               // the end of the repetitions
 	counted *atomic.Pointer[master] // the last server to confirm the change
 	next    master                  // the server of this repetition
 }
 
 // Again sends the change to another server only: the same one may have lost its data with the latch, and would count the change twice.
-func (a *changeAgain) Again(ctx context.Context) (cleanup.Work, time.Time) {
-	next := *a
-	next.next = a.change.client.masterOf(ctx, a.Name())
-	if next.next == *a.counted.Load() || next.next == (master{}) {
-		return nil, time.Time{}
+func (a *changeAgain) Again(ctx context.Context) (w cleanup.Work, until time.Time, known bool) {
+	if ctx.Err() != nil {
+		return nil, time.Time{}, false
 	}
-	return &next, time.Now().Add(changeAgainFor)
+	next := *a
+	switch next.next = a.change.client.masterOf(ctx, a.Name()); next.next {
+	case master{}:
+		return nil, time.Time{}, false
+	case *a.counted.Load():
+		return nil, time.Time{}, true
+	}
+	return &next, a.until, true
 }
 
 func (a *changeAgain) Name() string       { return a.change.target.name }

@@ -147,12 +147,12 @@ type undone struct {
 
 // Again sends the undo under another latch: that of a release may serve for a later one by now. Without owners only the latch tells what
 // the acquire took.
-func (d *undone) Again(context.Context) (cleanup.Work, time.Time) {
+func (d *undone) Again(context.Context) (w cleanup.Work, until time.Time, known bool) {
 	again := &undoAgain{undo{acquire: d.acquire}}
 	if !d.target.kind.unowned {
 		again.latch = newLatch(d.target)
 	}
-	return again, d.until
+	return again, d.until, true
 }
 
 // undoAgain is the work of an undone. The caller does not wait for the work, so Close does not count it.

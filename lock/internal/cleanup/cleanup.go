@@ -48,6 +48,8 @@ type Cleanup struct {
 	wg      sync.WaitGroup
 	life    context.Context // for requests of the loop; ended when Close has waited long enough
 	end     context.CancelFunc
+	asking  context.Context // for questions about masters; ended by Close
+	endAsk  context.CancelFunc
 	signal  chan struct{} // capacity 1: there is work
 	closing chan struct{} // closed by Close: the loop ends when no work is left
 	batches sync.WaitGroup
@@ -63,8 +65,8 @@ type Cleanup struct {
 	latches   []latch
 	spares    map[string]spare // by the name of the lock
 	sweeps    bool             // the loop sweeps the spares
-	kept      []kept           // in the order of time
-	waiting   []kept           // older, and without a next master at an earlier loss
+	ended     keptList         // releases and undos
+	changes   keptList
 	abandoned Abandoned
 }
 
@@ -86,8 +88,10 @@ type Config struct {
 
 // New returns a Cleanup without work. Its goroutine starts with the first work. Call Close.
 func New(cfg Config) *Cleanup {
-	u := &Cleanup{cfg: cfg, signal: make(chan struct{}, 1), closing: make(chan struct{})}
+	u := &Cleanup{cfg: cfg, signal: make(chan struct{}, 1), closing: make(chan struct{}),
+		ended: keptList{lasts: keptFor}, changes: keptList{lasts: ChangeFor}}
 	u.life, u.end = context.WithCancel(context.Background())
+	u.asking, u.endAsk = context.WithCancel(u.life)
 	return u
 }
 
@@ -133,6 +137,7 @@ func (u *Cleanup) Close(ctx context.Context) Abandoned {
 		u.closed = true
 	}
 	u.mu.Unlock()
+	u.endAsk()
 	close(u.closing)
 	stop := context.AfterFunc(ctx, u.end)
 	u.wg.Wait()

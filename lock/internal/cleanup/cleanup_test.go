@@ -187,71 +187,109 @@ func TestCloseCountsTheRest(t *testing.T) {
 	})
 }
 
-// confirmed is Confirmed work whose next master becomes known.
+// confirmed is Confirmed work whose master is asked for.
 type confirmed struct {
 	*task
 	asked int
-	again func(ctx context.Context) (known bool)
+	again func(ctx context.Context) (next, known bool)
 }
 
-func (c *confirmed) Again(ctx context.Context) (Work, time.Time) {
-	c.asked++
-	if !c.again(ctx) {
-		return nil, time.Time{}
+func (c *confirmed) Again(ctx context.Context) (Work, time.Time, bool) {
+	if ctx.Err() != nil {
+		return nil, time.Time{}, false
 	}
-	return c.task, time.Now().Add(time.Minute)
+	c.asked++
+	next, known := c.again(ctx)
+	if !next {
+		return nil, time.Time{}, known
+	}
+	return c.task, time.Now().Add(time.Minute), known
 }
 
-// Confirmed work without a next master waits for the next loss, up to a limit of memory.
+func same(context.Context) (next, known bool)  { return false, true }
+func other(context.Context) (next, known bool) { return true, true }
+
+// The newest changes wait for a next master, up to a limit of memory, for ChangeFor. Releases and undos do not, and take no place of a change.
 func TestWaitingIsLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := start(&server{})
-		var all []*confirmed
-		for range 3 {
-			for range keptMost {
-				c := &confirmed{task: &task{name: "a"}, again: func(context.Context) bool { return false }}
-				all = append(all, c)
-				u.Keep(c)
+		var changes, ended []*confirmed
+		for range 2 * keptMost {
+			changes = append(changes, &confirmed{task: &task{name: "a"}, again: same})
+			ended = append(ended, &confirmed{task: &task{name: "b"}, again: same})
+		}
+		for i := range changes {
+			u.KeepChange(changes[i])
+			u.Keep(ended[i])
+		}
+		asked := func(list []*confirmed) (old, latest int) {
+			for i, c := range list {
+				if i < keptMost {
+					old += c.asked
+				} else {
+					latest += c.asked
+				}
 			}
+			return old, latest
+		}
+		for range 3 { // losses in a second, in 20 and in 40
 			u.Lost()
-			time.Sleep(2 * time.Second)
+			time.Sleep(ChangeFor * 2 / 3)
 		}
-		u.Lost()
-		time.Sleep(2 * time.Second)
+		if old, latest := asked(changes); old != 0 || latest != 2*keptMost {
+			t.Errorf("%d and %d questions about changes, want 0 and %d", old, latest, 2*keptMost)
+		}
+		if old, latest := asked(ended); old != 0 || latest != keptMost {
+			t.Errorf("%d and %d questions about releases, want 0 and %d", old, latest, keptMost)
+		}
 		u.Close(t.Context())
-		asked := 0
-		for _, c := range all[2*keptMost:] {
-			asked += c.asked
-		}
-		if len(u.waiting) != keptMost || asked != 2*keptMost {
-			t.Errorf("%d wait, want %d; the newest were asked %d times, want twice each", len(u.waiting), keptMost, asked)
-		}
 	})
 }
 
-// If nobody says in time who the next master is, the question is repeated, and the rest comes first.
+// While nobody says which server is the master, the question is repeated, a few times a second, and the rest comes first.
 func TestMastersUnknownForAWhile(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &server{}
-		u := start(s)
-		slow := func(ctx context.Context) bool {
+	for name, silent := range map[string]func(ctx context.Context) (next, known bool){
+		"no answer": func(ctx context.Context) (next, known bool) {
 			<-ctx.Done()
-			return false
-		}
-		first := &confirmed{task: &task{name: "slow"}, again: slow}
-		second := &confirmed{task: &task{name: "known"}, again: func(ctx context.Context) bool { return ctx.Err() == nil }}
-		u.Keep(first)
-		u.Keep(second)
-		u.Lost()
-		time.Sleep(time.Minute)
-		u.Close(t.Context())
-		if len(second.done) == 0 {
-			t.Error("a known master did not get its work")
-		}
-		if first.asked < 2 || first.asked > 31 {
-			t.Errorf("asked %d times, want again and again for half a minute", first.asked)
-		}
-	})
+			return false, false
+		},
+		"an error": func(context.Context) (next, known bool) { return false, false },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &server{}
+				u := start(s)
+				var silents []*confirmed
+				for range 10 {
+					c := &confirmed{task: &task{name: "silent"}, again: silent}
+					silents = append(silents, c)
+					u.KeepChange(c)
+				}
+				last := &confirmed{task: &task{name: "known"}, again: other}
+				u.KeepChange(last)
+				u.Lost()
+				time.Sleep(time.Minute)
+				u.KeepChange(&confirmed{task: &task{name: "silent"}, again: silent})
+				u.Lost()
+				time.Sleep(resendAfter + time.Millisecond)
+				began := time.Now()
+				u.Close(t.Context())
+				if took := time.Since(began); took > 0 {
+					t.Errorf("Close took %v", took)
+				}
+				if len(last.done) == 0 {
+					t.Error("a known master did not get its work")
+				}
+				asked := 0
+				for _, c := range silents {
+					asked += c.asked
+				}
+				if asked < 20 || asked > 31*unknownMost {
+					t.Errorf("asked %d times, want a few times a second for half a minute", asked)
+				}
+			})
+		})
+	}
 }
 
 // Latches are deleted together. One is kept for each lock, until no release has used it for a sweep.

@@ -1,6 +1,7 @@
 package cleanup
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -13,34 +14,68 @@ import (
 // each loss of a connection or master.
 
 const (
-	// keptFor is the age up to which confirmed work is sent again. Clients hear of a healthy master's replacement a second or two
-	// after it.
+	// keptFor is the age up to which confirmed releases and undos are sent again. Clients hear of a healthy master's replacement a second
+	// or two after it.
 	keptFor = 5 * time.Second
-	// successorFor is the age up to which work of an earlier loss waits for the next master.
-	successorFor = 30 * time.Second
-	// keptMost limits the memory for confirmed work.
+	// ChangeFor is the age up to which confirmed changes are sent again: a number has no lease, so the change would be missing for ever. It
+	// is the time of a slow failover.
+	ChangeFor = 30 * time.Second
+	// keptMost limits the memory for confirmed work of either sort.
 	keptMost = 1024
 	// resendAfter gives a replaced master the time for its last replies.
 	resendAfter = 300 * time.Millisecond
 	// resendPause is the minimum interval between two repetitions, since connections may be lost repeatedly.
 	resendPause = time.Second
+	// unknownMost limits the questions for unknown masters in a repetition.
+	unknownMost = 4
 )
 
 // Confirmed is work that the server has confirmed, and a master that takes the server's place may not know.
 type Confirmed interface {
-	// Again returns a request without effect on a server that knows the work, and the end of its purpose; nil if no next master
-	// is known yet.
-	Again(ctx context.Context) (w Work, until time.Time)
+	// Again returns a request without effect on a server that knows the work, and the end of its purpose; nil if there is no next
+	// master yet. known: the present master is known, or need not be.
+	Again(ctx context.Context) (w Work, until time.Time, known bool)
 }
 
 // kept is confirmed work.
 type kept struct {
 	Confirmed
-	at time.Time
+	at     time.Time
+	vainly int // the questions for its master without an answer; owned by sendAgain
 }
 
-// Keep has the work sent again after each loss within keptFor, and later if no next master is known by then.
-func (u *Cleanup) Keep(w Confirmed) {
+// keptList is confirmed work in the order of time. The mutex of a Cleanup guards the list.
+type keptList struct {
+	lasts time.Duration
+	list  []*kept
+}
+
+func (l *keptList) add(w Confirmed, now time.Time) {
+	old := 0
+	for old < len(l.list) && (now.Sub(l.list[old].at) > l.lasts || len(l.list)-old >= keptMost) {
+		old++
+	}
+	clear(l.list[:old])
+	l.list = append(l.list[old:], &kept{Confirmed: w, at: now})
+}
+
+// at returns the work for a repetition at the given time.
+func (l *keptList) at(now time.Time) []*kept {
+	for i, k := range l.list {
+		if now.Sub(k.at) <= l.lasts {
+			return slices.Clone(l.list[i:])
+		}
+	}
+	return nil
+}
+
+// Keep has a release or an undo sent again after each loss within keptFor.
+func (u *Cleanup) Keep(w Confirmed) { u.keep(&u.ended, w) }
+
+// KeepChange has a change sent again after each loss within ChangeFor.
+func (u *Cleanup) KeepChange(w Confirmed) { u.keep(&u.changes, w) }
+
+func (u *Cleanup) keep(l *keptList, w Confirmed) {
 	now := time.Now()
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -50,12 +85,7 @@ func (u *Cleanup) Keep(w Confirmed) {
 	if !u.started {
 		u.startLocked()
 	}
-	old := 0
-	for old < len(u.kept) && (now.Sub(u.kept[old].at) > keptFor || len(u.kept)-old >= keptMost) {
-		old++
-	}
-	clear(u.kept[:old])
-	u.kept = append(u.kept[old:], kept{w, now})
+	l.add(w, now)
 }
 
 // Lost notes that a master may have been replaced. It takes no mutex.
@@ -95,51 +125,38 @@ func (a *agenda) dropKept() {
 	})
 }
 
-// sendAgain makes jobs for the kept work after a loss noticed at the time at. Work without a next master yet waits for the next loss.
-// If there is no time to ask about all masters, sendAgain runs once more, with the rest first.
+// sendAgain makes jobs for the kept work after a loss noticed at the time at. While masters are unknown, such as while the sentinels hang,
+// sendAgain runs again and again.
 func (u *Cleanup) sendAgain(at time.Time) {
-	ctx, cancel := context.WithTimeout(u.life, resendPause)
+	ctx, cancel := context.WithTimeout(u.asking, resendPause)
 	defer cancel()
+	u.mu.Lock()
+	all := append(u.ended.at(at), u.changes.at(at)...)
+	u.mu.Unlock()
+	slices.SortStableFunc(all, func(a, b *kept) int { return cmp.Compare(a.vainly, b.vainly) })
 	var jobs []*Job
-	var sent, unasked, waiting []kept
-	for _, k := range u.takeKept(at) {
-		if ctx.Err() != nil {
-			unasked = append(unasked, k)
-			continue
+	unknown := 0
+	for _, k := range all {
+		asked := ctx.Err() == nil
+		w, until, known := k.Again(ctx)
+		switch {
+		case !known:
+			u.lost.Store(true)
+			if asked {
+				k.vainly++
+				unknown++
+			}
+			if unknown == unknownMost {
+				cancel()
+			}
+		case w != nil:
+			j := NewJob(w, until, false)
+			j.kept = true
+			jobs = append(jobs, j)
 		}
-		w, until := k.Again(ctx)
-		if w == nil {
-			waiting = append(waiting, k)
-			continue
-		}
-		j := NewJob(w, until, false)
-		j.kept = true
-		jobs = append(jobs, j)
-		if at.Sub(k.at) <= keptFor {
-			sent = append(sent, k)
-		}
-	}
-	waiting = append(unasked, waiting...)
-	if ctx.Err() != nil && len(waiting) > 0 {
-		u.lost.Store(true)
-	}
-	if len(waiting) > keptMost {
-		slices.SortFunc(waiting, func(a, b kept) int { return b.at.Compare(a.at) })
-		waiting = waiting[:keptMost]
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.kept, u.waiting = append(sent, u.kept...), waiting
 	u.returned = append(u.returned, batch{againLane, jobs})
 	u.wakeLocked()
-}
-
-// takeKept takes the work to be sent again at the time at, first what waits since an earlier loss.
-func (u *Cleanup) takeKept(at time.Time) []kept {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	older := func(than time.Duration) func(kept) bool { return func(k kept) bool { return at.Sub(k.at) > than } }
-	all := slices.Concat(slices.DeleteFunc(u.waiting, older(successorFor)), slices.DeleteFunc(u.kept, older(keptFor)))
-	u.kept, u.waiting = nil, nil
-	return all
 }
