@@ -388,3 +388,22 @@ func TestRenewalIsConfirmed(t *testing.T) {
 		mustUnlock(t, lease)
 	})
 }
+
+// Too few replicas, and one lock under two addresses, are reported without a hidden name.
+func TestHiddenNames(t *testing.T) {
+	hide := lock.Config{ShowName: func(string) string { return "(hidden)" }}
+	inShard(t, hide, func(t *testing.T, w *world, r *replicated, c *lock.Client) {
+		r.tell(func(r *replicated) { r.heirs.Replicas = 1 })
+		_, err := c.Reentrant("job").TryLock(t.Context())
+		if want := "lock: too few replicas have acknowledged the lock: 0 of 1 within 1s, of (hidden) on 10.0.0.1:6379"; err == nil || err.Error() != want {
+			t.Errorf("TryLock() = %v, want %s", err, want)
+		}
+	})
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		m := newMulti(t, w.client(hide).Reentrant("job"), w.client(hide).Reentrant("job"))
+		_, err := m.TryLock(t.Context())
+		if want := "lock (hidden): invalid: twice, under two addresses of one server"; err == nil || err.Error() != want {
+			t.Errorf("TryLock() of a Multi = %v, want %s", err, want)
+		}
+	})
+}

@@ -206,7 +206,7 @@ func (r *request) acking(ctx context.Context) (*remote.Acked, error) {
 	}
 	leaves, _ := ctx.Deadline()
 	ack, err := c.replicas.New(ctx, remote.Hold{Name: r.target.name, Kind: r.target.kind.Name, Owner: r.owner}, leaves)
-	return ack, notReplicated(err)
+	return ack, notReplicated(err, c.log)
 }
 
 // acknowledged returns an error if too few replicas have the grant. ack may be nil.
@@ -219,7 +219,7 @@ func (r *request) acknowledged(ctx context.Context, ack *remote.Acked) error {
 		r.client.counters.unacknowledged.Add(1)
 		r.traced.note(func(end *AcquireEnd) { end.Unacknowledged = true })
 	}
-	return notReplicated(err)
+	return notReplicated(err, r.client.log)
 }
 
 // granted makes a lease of g, unless the lease has already ended or the client is closed.

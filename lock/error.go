@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -170,11 +171,21 @@ type NotReplicatedError struct {
 	Needed, Acked int           // replicas
 	Within        time.Duration // the maximum wait for replicas
 	Err           error         // why so many replicas were needed, or nil
+
+	log *logs.Log // what stands for Name in the text; nil for the name
+}
+
+// notReplicated converts the error of an Acked for callers of this package.
+func notReplicated(err error, log *logs.Log) error {
+	if s, ok := err.(*remote.Shortage); ok {
+		return &NotReplicatedError{Name: s.Name, Server: s.Server, Needed: s.Needed, Acked: s.Acked, Within: s.Within, Err: s.Err, log: log}
+	}
+	return err
 }
 
 // Error names the counts, the time, the lock, the server if known, and Err.
 func (e *NotReplicatedError) Error() string {
-	text := fmt.Sprintf("%v: %d of %d within %v, of %q", ErrNotReplicated, e.Acked, e.Needed, e.Within, e.Name)
+	text := fmt.Sprintf("%v: %d of %d within %v, of %s", ErrNotReplicated, e.Acked, e.Needed, e.Within, shown(e.Name, e.log))
 	if e.Server != "" {
 		text += " on " + e.Server
 	}
@@ -233,14 +244,14 @@ func roughly(d time.Duration) time.Duration {
 
 // subject begins the text of an error about a lock. log may be nil.
 func subject(name string, log *logs.Log) string {
-	if shown := log.Shown(name); shown != "" {
-		return "lock " + shown + ": "
+	if name == "" && log.Shown("") == "" {
+		return "lock: "
 	}
-	if name != "" {
-		return "lock " + strconv.Quote(name) + ": "
-	}
-	return "lock: "
+	return "lock " + shown(name, log) + ": "
 }
+
+// shown returns what stands for the name of a lock in the text of an error.
+func shown(name string, log *logs.Log) string { return cmp.Or(log.Shown(name), strconv.Quote(name)) }
 
 // ended returns the reason for the end of ctx.
 func ended(ctx context.Context) error { return netfail.Ended(ctx) }

@@ -331,7 +331,7 @@ func (a *aliases) find(ctx context.Context, again bool) error {
 		case ids[i] == "":
 			all = false
 		case seen[key]:
-			return invalidf("%q twice, under two addresses of one server", h.target.name)
+			return h.client.invalid(h.target.name, "twice, under two addresses of one server")
 		}
 		seen[key] = true
 	}

@@ -269,7 +269,7 @@ func (r renewals) run(ctx context.Context, batches [][]*Lease, calls []script.Ca
 		var err error
 		first := batches[0][0]
 		if ack, err = r.client.replicas.New(ctx, remote.Hold{Name: first.target.name, Kind: first.Kind(), Owner: first.Owner()}, time.Time{}); err != nil {
-			err = notReplicated(err)
+			err = notReplicated(err, r.client.log)
 			return unanswered(batches, err), err
 		}
 		ack.Hurry(ctx)
@@ -282,7 +282,7 @@ func (r renewals) run(ctx context.Context, batches [][]*Lease, calls []script.Ca
 		return unanswered(batches, err), err
 	default:
 		_, unacked = ack.Confirm(remote.Patient(ctx))
-		unacked = notReplicated(unacked)
+		unacked = notReplicated(unacked, r.client.log)
 	}
 	var answers []answer
 	for i, batch := range batches {

@@ -192,14 +192,6 @@ func (n *nature) acks(a Acks, timeout time.Duration) remote.Acks {
 	return remote.Acks{Off: a == AcksOff || a == AcksAuto && n.failover == nil, Exact: max(0, int(a)), Of: of, Timeout: timeout}
 }
 
-// notReplicated converts the error of an Acked for callers of this package.
-func notReplicated(err error) error {
-	if short, ok := err.(*remote.Shortage); ok {
-		return (*NotReplicatedError)(short)
-	}
-	return err
-}
-
 // introduce adds the client's title to the names of its Server's connections, if the Server has names, until stop is
 // called.
 func introduce(s Server, title string) (stop func()) {
