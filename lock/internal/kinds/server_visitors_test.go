@@ -41,6 +41,8 @@ var visits = []visit{
 	{"to three visitors beside two places", "single", "3", "* -9 c1:0 -8 c2:0 -7", "1, 1 told, [!* c1:0 c2:0 *] for long, 1.5 times as long"},
 	{"to a visitor behind half of the places", "single", "", "c1:0 -9 * -8 c2:0 -7", "1, 0 told, [!c1:0 c1:0 * c2:0] for long"},
 	{"for the second after a visit", "acquire", "-", "!* 1 * 5 c1:0 -9 c0:0 -8", "100, 0 told, [!c1:0 c1:0 c0:0 *] for long"},
+	{"for the last of ten after a visit", "acquire", "-", "!* 1 * 5 c1:0 -20 c2:0 -19 c3:0 -18 c4:0 -17 c5:0 -16 c6:0 -15 c7:0 -14 c8:0 -13 c9:0 -12 c0:0 -8",
+		"900, 0 told, [!c1:0 c1:0 c2:0 c3:0 c4:0 c5:0 c6:0 c7:0 c8:0 c9:0 c0:0] for long"},
 	{"for the first after a visit", "acquire", "-", "!* 1 * 5 c0:0 -9 c1:0 -8", "granted, 0 told, [c1:0 *] for ever"},
 	{"for the called after a visit", "acquire", "-", "!* 2 !c0:0 1 * 5 c1:0 -9 c0:0 -8", "granted, 0 told, [c1:0 *] for ever"},
 	{"for the second after the turns of visitors and of the first", "acquire", "-", "!* 2 !c1:0 1 * 5 c1:0 -9 c0:0 -8", "granted, 0 told, [*] for ever"},
