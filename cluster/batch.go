@@ -129,21 +129,9 @@ type batch struct {
 
 // route finds the first target of each command.
 func (b *batch) route() error {
-	slots := make([]int, len(b.cmds))
-	last := anySlot
-	for i := range b.cmds {
-		slot, err := b.c.route(&b.cmds[i])
-		if err != nil {
-			return err
-		}
-		if slot == anySlot {
-			slot = last
-		} else if last == anySlot {
-			for j := range i {
-				slots[j] = slot
-			}
-		}
-		slots[i], last = slot, slot
+	slots, err := b.slots()
+	if err != nil {
+		return err
 	}
 	b.targets = make([]target, len(b.cmds))
 	t := b.c.table.Load()
@@ -165,6 +153,27 @@ func (b *batch) route() error {
 	b.values, b.errs, b.held = make([]resp.Value, len(b.cmds)), make([]error, len(b.cmds)), make([]*decision, len(b.cmds))
 	b.causes = make([]error, len(b.cmds))
 	return nil
+}
+
+// slots returns the slot of each command. A command without a key has the slot of the command in front, or of the first with a key.
+func (b *batch) slots() ([]int, error) {
+	slots := make([]int, len(b.cmds))
+	last := anySlot
+	for i := range b.cmds {
+		slot, err := b.c.route(&b.cmds[i])
+		switch {
+		case err != nil:
+			return nil, err
+		case slot == anySlot:
+			slot = last
+		case last == anySlot:
+			for j := range i {
+				slots[j] = slot
+			}
+		}
+		slots[i], last = slot, slot
+	}
+	return slots, nil
 }
 
 // send makes an attempt with the commands at the given indexes, on all nodes at the same time.
@@ -261,7 +270,7 @@ type judged struct {
 	where   target
 }
 
-// judgeAll decides about each command that was sent, and gives up those that no further attempt may have.
+// judgeAll decides about each command that was sent, and gives up commands without a further attempt.
 func (b *batch) judgeAll(sent []int) judged {
 	a := judged{history: b.history}
 	a.redirects = 0

@@ -15,7 +15,7 @@ import (
 // has the rules. A process gets a place when the server refuses an acquire of a waiter, and keeps it for the waiters behind.
 //
 // A place may exist without the client's knowledge, and the other way round: the reply to an acquire may be lost, and a called
-// process has left its place. Neither loses a wake-up: who is called gets a message, looks, and gets a new place if refused.
+// process has left its place. Neither loses a wake-up: a called process gets a message, looks, and gets a new place if refused.
 
 // visitors is the place of all clients without a line. An acquire for this place may use their turn.
 const visitors = "*"

@@ -145,7 +145,7 @@ type undone struct {
 	until time.Time
 }
 
-// Again sends the undo under another latch: that of a release may serve for a later one by now. Without owners only the latch tells what
+// Again sends the undo under another latch: the latch of a release may serve a later release by now. Without owners only the latch tells what
 // the acquire took.
 func (d *undone) Again(context.Context) (w cleanup.Work, until time.Time, known bool) {
 	again := &undoAgain{undo{acquire: d.acquire}}

@@ -116,7 +116,8 @@ func (w *waiter) stopWaiting(ctx context.Context) error {
 	return err
 }
 
-// gaveUp is that of the request, for a waiter that may have left all questions to the waiter at the front.
+// gaveUp returns the error of a wait that ended with ctx or with the client. A waiter that has asked nothing itself knows what the waiter
+// at the front knows.
 func (w *waiter) gaveUp(ctx context.Context) error {
 	r := w.request // a copy: a holder that has claimed w may read the request
 	w.learn(&r.why)

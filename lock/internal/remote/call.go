@@ -246,8 +246,8 @@ func (r *Runner) keysBeside(ctx context.Context, x *Call) (others []otherKey, er
 	return others, err
 }
 
-// lookAt notes which of keys exist, and returns the time of the lock's server in ms. The error may be that of a node that gives the
-// slot away, or of one that does not take it.
+// lookAt notes which of keys exist, and returns the time of the lock's server in ms. The error may come from the node that gives the slot
+// away, or from the node that is to take it.
 func (r *Runner) lookAt(ctx context.Context, lock string, keys []otherKey) (now int64, err error) {
 	looks := []script.Call{kinds.Look.Get().Call([]string{lock})}
 	for _, key := range keys {

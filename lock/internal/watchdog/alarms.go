@@ -57,8 +57,8 @@ func (w *Watchdog[L]) checkLocked(l L, at time.Time) {
 	w.checkAt = at
 }
 
-// hearAll handles an event of the channel for forced unlocks, and those that wait behind it in news: their leases are looked for at once,
-// because all leases of the client are looked through, and share a round of renewals.
+// hearAll handles an event of the channel for forced unlocks, together with the events in news: one search through all leases of the
+// client, and one round of renewals, serve all events.
 func (w *Watchdog[L]) hearAll(ev pubsub.Event, news <-chan pubsub.Event) {
 	forced := make(map[string]bool) // the names of locks
 	for n, ok := 1, true; ok; n++ {
@@ -85,7 +85,7 @@ func (w *Watchdog[L]) hearAll(ev pubsub.Event, news <-chan pubsub.Event) {
 func (w *Watchdog[L]) hear(forced map[string]bool) {
 	at := time.Now()
 	w.mu.Lock()
-	w.alarmed = at // after all of the events, and before the leases are looked for: none is missed that is added meanwhile
+	w.alarmed = at // after all events and before the search, so a lease added meanwhile is not missed
 	w.mu.Unlock()
 	leases := w.cfg.Named(forced)
 	w.mu.Lock()

@@ -100,8 +100,8 @@ type Watchdog[L comparable] struct {
 	wake     time.Time      // time of the loop's next pass
 	watched  map[L]struct{} // leases with a deadline timer, which stands still while the machine sleeps
 	alarmed  time.Time      // of the last alarm or message
-	// unchecked are the leases without renewal that the server is to be asked for, at checkAt: those that an alarm or a message is
-	// about, or that were asked for before one and added since.
+	// unchecked are leases without renewal, for a question to the server at checkAt: an alarm or a message is about the lease, or came
+	// between its request and the lease.
 	unchecked map[L]struct{}
 	checkAt   time.Time
 }
