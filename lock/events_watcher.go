@@ -359,7 +359,7 @@ func (w *watcher) noteLocked(channel, payload string, at time.Time) {
 	}
 }
 
-// taken is what a watcher has to yield.
+// taken is the news for a watcher to yield.
 type taken struct {
 	notes  []*note
 	missed int

@@ -155,7 +155,7 @@ func (r *request) gaveUp(ctx context.Context) error {
 	return e
 }
 
-// waited is what a Lock of a Multi or Redlock remembers of its wait.
+// waited is the record of a wait for a Multi or Redlock.
 type waited struct {
 	since   time.Time   // zero for a call that does not wait
 	refused bool        // another caller wants the lock or has it

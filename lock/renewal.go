@@ -18,8 +18,8 @@ import (
 	"github.com/lockwire/lockwire/script"
 )
 
-// renewals is how the watchdog of a client asks its servers: leases of one script and slot in one call, all calls at once, and alone
-// what a server refused together.
+// renewals are the questions of a client's watchdog to its servers: leases of one script and slot in one call, all calls at once. Leases
+// that a server refused together are asked for singly.
 type renewals struct{ client *Client }
 
 // watchdog returns the watchdog of the client, which hears of forced locks by listen; nil for never.

@@ -16,7 +16,7 @@ import (
 	"github.com/lockwire/lockwire/pubsub"
 )
 
-// acquire is what scripts are told of an acquire, of its undo, and of a hand-over to it.
+// acquire has the arguments of scripts for an acquire, for its undo, and for a hand-over to it.
 type acquire struct {
 	client  *Client
 	target  *target

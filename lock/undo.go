@@ -138,8 +138,8 @@ func (u *undo) Answered(_ resp.Value, again bool) cleanup.Result {
 	return cleanup.Result{}
 }
 
-// undone is what a confirmed undo or release has ended, until the server would have forgotten it by itself. Its owner never has the lock
-// again.
+// undone is the acquire behind a confirmed undo or release, until the server would have forgotten the acquire by itself. The owner never
+// has the lock again.
 type undone struct {
 	acquire
 	until time.Time

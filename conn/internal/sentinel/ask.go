@@ -18,8 +18,8 @@ type answer struct {
 	sentinels []place // of the other sentinels
 }
 
-// place is where a sentinel is: addr is to dial, and announced the name that Config.Map has made it from; the same for a sentinel of
-// Config.Addrs.
+// place is the address of a sentinel: as announced, and as changed by Config.Map for the dial. A sentinel of Config.Addrs has the same
+// address twice.
 type place struct{ announced, addr string }
 
 // older reports whether the answer was given before the failover to m.

@@ -28,7 +28,7 @@ type Pace struct {
 	Slack time.Duration
 }
 
-// Looks is what is known at the front of a line. It passes from waiter to waiter with the front, and only the waiter at the
+// Looks is the knowledge at the front of a line. It passes from waiter to waiter with the front, and only the waiter at the
 // front uses it. The zero Looks have not begun.
 type Looks struct {
 	up      bool // the subscription is in place
