@@ -115,16 +115,8 @@ func (l *Lease) handOver(ctx context.Context, to *waiter) (resp.Value, error) {
 		p.unknown = remote.Uncertain(err)
 	case c.clocks.Late(t.name, v):
 		err = remote.ErrLate
-	case v.Kind() == resp.Array:
-		if p.token, err = v.At(1).Int(); err != nil {
-			err = fmt.Errorf("lock: unexpected reply to handover: %w", err)
-		}
-		v = v.At(0)
-		fallthrough
 	default:
-		count, failed := v.Int()
-		p.granted = err == nil && failed == nil && count == 1
-		p.unknown = !p.granted && !v.IsNull()
+		v, err = p.parse(v)
 	}
 	if p.granted {
 		t.tellShortened(c, time.Until(l.serverEnd()), next.lease.Milliseconds(), t.remote().Message) // Redisson's waiters, too
@@ -134,6 +126,20 @@ func (l *Lease) handOver(ctx context.Context, to *waiter) (resp.Value, error) {
 		undone.latch, undone.last = p.latch, p.last
 		undone.undo(p.start, p.unknown)
 	}
+	return v, err
+}
+
+// parse parses the reply to handover, and returns the part of it that release would return.
+func (p *handedOver) parse(v resp.Value) (_ resp.Value, err error) {
+	if v.Kind() == resp.Array {
+		if p.token, err = v.At(1).Int(); err != nil {
+			err = fmt.Errorf("lock: unexpected reply to handover: %w", err)
+		}
+		v = v.At(0)
+	}
+	count, failed := v.Int()
+	p.granted = err == nil && failed == nil && count == 1
+	p.unknown = !p.granted && !v.IsNull()
 	return v, err
 }
 

@@ -272,22 +272,29 @@ func (x *change) begin(ctx context.Context) (*cleanup.Job, error) {
 		x.master = c.masterOf(ctx, x.target.name)
 	}
 	if err == nil {
-		var v resp.Value
-		v, err = c.scripts.RunInTime(remote.Patient(ctx), x.target.name, x.call)
-		x.unsure = err != nil && remote.Uncertain(err) && !netfail.DeniedInside(err)
-		if err == nil {
-			err = x.answered(v)
-		}
+		err = x.send(ctx)
 	}
-	if err == nil {
+	_, failed := errors.AsType[resp.Error](err)
+	switch {
+	case err == nil:
 		return nil, nil
-	}
-	if _, failed := errors.AsType[resp.Error](err); !x.unsure && (!x.gives || remote.Final(err) || failed && !passing(err)) {
+	case x.unsure:
+	case !x.gives, remote.Final(err), failed && !passing(err):
 		return nil, c.refused(x.target.name, err)
 	}
 	j := cleanup.NewJob(x, time.Now().Add(changeFor), false)
 	c.cleanup.Take(j)
 	return j, err
+}
+
+// send makes the first attempt.
+func (x *change) send(ctx context.Context) error {
+	v, err := x.client.scripts.RunInTime(remote.Patient(ctx), x.target.name, x.call)
+	if err != nil {
+		x.unsure = remote.Uncertain(err) && !netfail.DeniedInside(err)
+		return err
+	}
+	return x.answered(v)
 }
 
 func (x *change) call(last int64) *remote.Call {
