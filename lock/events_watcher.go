@@ -140,14 +140,9 @@ func (w *watcher) follow(ctx context.Context) error {
 		if err != nil {
 			return w.unless(ctx, err)
 		}
-		addr, dialer := "", w.client.nature.dialer(w.client.server)
-		if spread := w.client.nature.spread; spread != nil {
-			node, ok := server.(interface{ Addr() string })
-			if !ok {
-				return invalidf("Watch on a Server whose Doers have no method Addr")
-			}
-			addr = node.Addr()
-			dialer = to{spread, addr}
+		addr, dialer, err := w.dialerOf(server)
+		if err != nil {
+			return err
 		}
 		masters[addr] = true
 		if s := w.sources[addr]; s != nil {
@@ -172,6 +167,19 @@ func (w *watcher) follow(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// dialerOf returns the address of a server of a cluster, else "", and a Dialer for the server.
+func (w *watcher) dialerOf(server conn.Doer) (addr string, dialer pubsub.Dialer, err error) {
+	spread := w.client.nature.spread
+	if spread == nil {
+		return "", w.client.nature.dialer(w.client.server), nil
+	}
+	node, ok := server.(interface{ Addr() string })
+	if !ok {
+		return "", nil, invalidf("Watch on a Server whose Doers have no method Addr")
+	}
+	return node.Addr(), to{spread, node.Addr()}, nil
 }
 
 // partial returns why the servers do not tell all; nil if they do.
