@@ -185,8 +185,8 @@ func (h *Handle) forced(ctx context.Context, v resp.Value, err error, holds []*L
 	for _, l := range holds {
 		l.lose(Forced, nil)
 		if l.state == nil { // a relay may have passed the hold on
-			for _, heir := range c.table.holdsOf(t.hold(), l.owner, l) {
-				heir.lose(Forced, nil)
+			for _, next := range c.table.holdsOf(t.hold(), l.owner, l) {
+				next.lose(Forced, nil)
 			}
 		}
 	}
