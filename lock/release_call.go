@@ -23,9 +23,6 @@ func (l *Lease) runRelease(ctx context.Context) (resp.Value, error) {
 	return l.client.scripts.RunInTime(ctx, l.target.name, l.releaseCall)
 }
 
-// single reports whether the release runs the script kind.Single, made for owners with exactly one hold.
-func (l *Lease) single() bool { return l.state == nil && l.target.kind.Single != nil }
-
 // runSingle runs the script single. The steps are those of Runner.Run, without allocations.
 func (l *Lease) runSingle(ctx context.Context, way position) (resp.Value, error) {
 	c, t := l.client, l.target

@@ -17,6 +17,9 @@ import (
 //	answer: released                       is deleted; for an Owner whose earlier request may still arrive, it expires
 //	answer: not held                       expires, if there is one
 
+// single reports whether the release runs the script kind.Single, made for owners with exactly one hold.
+func (l *Lease) single() bool { return l.state == nil && l.target.kind.Single != nil }
+
 // firstLatch returns the latch for the first request of the release.
 func (l *Lease) firstLatch() string {
 	if l.single() {
