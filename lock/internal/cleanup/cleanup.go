@@ -55,6 +55,7 @@ type Cleanup struct {
 	batches sync.WaitGroup
 	apart   atomic.Bool // a command cannot have keys of several locks
 	lost    atomic.Bool // a master may have been replaced
+	unknown atomic.Bool // at the last repetition a master was unknown
 
 	mu        sync.Mutex // guards the following
 	started   bool

@@ -292,6 +292,28 @@ func TestMastersUnknownForAWhile(t *testing.T) {
 	}
 }
 
+// While a master is unknown, only the question for it is repeated: releases and undos are sent once for a loss.
+func TestReleasesAreNotRepeatedWithQuestions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := start(&server{})
+		release := &confirmed{task: &task{name: "a"}, again: other}
+		silent := &confirmed{task: &task{name: "b"}, again: func(context.Context) (next, known bool) { return false, false }}
+		u.Keep(release)
+		u.KeepChange(silent)
+		u.Lost()
+		time.Sleep(keptFor - time.Second)
+		if release.asked != 1 || silent.asked < 3 {
+			t.Errorf("the release was sent again %d times, and the master asked for %d times", release.asked, silent.asked)
+		}
+		u.Lost()
+		time.Sleep(resendAfter + resendPause)
+		if release.asked != 2 {
+			t.Errorf("the release was sent again %d times after two losses", release.asked)
+		}
+		u.Close(t.Context())
+	})
+}
+
 // Latches are deleted together. One is kept for each lock, until no release has used it for a sweep.
 func TestLatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -100,19 +100,23 @@ func (u *Cleanup) Lost() {
 // againLane is the lane of the goroutine that makes jobs for kept work.
 var againLane = lane{again: true, slot: -1}
 
-// resend has jobs made for the kept work, some time after a loss.
-func (u *Cleanup) resend(a *agenda, at time.Time, closing bool) (due bool) {
+// resend has jobs made for the kept work, some time after a loss, and again while a master is unknown. loss: there has been a loss since
+// the last time.
+func (u *Cleanup) resend(a *agenda, at time.Time, closing bool) (due, loss bool) {
 	if closing {
 		a.resend = time.Time{}
-		return false
+		return false, false
 	}
 	if due = reached(a.resend, at) && !a.busy[againLane]; due {
+		loss = a.loss || u.lost.Load()
 		a.resend, a.resent, a.busy[againLane] = time.Time{}, at, true
 	}
-	if a.resend.IsZero() && u.lost.Swap(false) {
-		a.resend = clock.Later(at.Add(resendAfter), a.resent.Add(resendPause))
+	if a.resend.IsZero() {
+		if a.loss = u.lost.Swap(false); u.unknown.Swap(false) || a.loss {
+			a.resend = clock.Later(at.Add(resendAfter), a.resent.Add(resendPause))
+		}
 	}
-	return due
+	return due, loss
 }
 
 // dropKept ends the jobs for kept work after their first failure: Close waits for unconfirmed work only.
@@ -126,12 +130,15 @@ func (a *agenda) dropKept() {
 }
 
 // sendAgain makes jobs for the kept work after a loss noticed at the time at. While masters are unknown, such as while the sentinels hang,
-// sendAgain runs again and again.
-func (u *Cleanup) sendAgain(at time.Time) {
+// sendAgain runs again and again: for changes only, unless there is another loss.
+func (u *Cleanup) sendAgain(at time.Time, loss bool) {
 	ctx, cancel := context.WithTimeout(u.asking, resendPause)
 	defer cancel()
 	u.mu.Lock()
-	all := append(u.ended.at(at), u.changes.at(at)...)
+	all := u.changes.at(at)
+	if loss {
+		all = append(u.ended.at(at), all...)
+	}
 	u.mu.Unlock()
 	slices.SortStableFunc(all, func(a, b *kept) int { return cmp.Compare(a.vainly, b.vainly) })
 	var jobs []*Job
@@ -141,7 +148,7 @@ func (u *Cleanup) sendAgain(at time.Time) {
 		w, until, known := k.Again(ctx)
 		switch {
 		case !known:
-			u.lost.Store(true)
+			u.unknown.Store(true)
 			if asked {
 				k.vainly++
 				unknown++

@@ -34,6 +34,7 @@ type agenda struct {
 	flush, sweep time.Time // the times to delete latches and to sweep the spares; zero for none
 	flushing     bool
 	resend       time.Time // the time to send kept work again; zero for none
+	loss         bool      // resend is about a loss, and not only about unknown masters
 	resent       time.Time // the time of the last such repetition
 }
 
@@ -67,8 +68,8 @@ func (u *Cleanup) loop() {
 			return
 		}
 		at := time.Now()
-		if u.resend(&a, at, closing == nil) {
-			u.batches.Go(func() { u.sendAgain(at) })
+		if due, loss := u.resend(&a, at, closing == nil); due {
+			u.batches.Go(func() { u.sendAgain(at, loss) })
 		}
 		u.collect(&a, at, closing == nil)
 		for _, b := range u.next(&a, at) {
