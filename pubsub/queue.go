@@ -30,7 +30,7 @@ type queue struct {
 
 	mu sync.Mutex // guards the following; locked after the Subscriber's mu
 
-	held        bool // the feeder sends an event, or has just sent it
+	held        bool // the feeder sends an event, or has just sent it; false without a feeder, and then read without mu
 	backlog     []*Event
 	bytes       int           // size of the backlog
 	changes     int           // changes of state in the backlog

@@ -10,7 +10,8 @@ import (
 // A link ends in three steps: failLocked notes the reason, hangUp closes the connection, and readLoop, which then ends, completes
 // the remaining calls by finish. After a failed write readLoop reads on before it hangs up.
 
-// Fail closes the Link with the reason err, unless the Link has failed before. Calls in progress end with this reason.
+// Fail closes the Link with the reason err, unless the Link has failed before. Calls in progress end with this reason. After a failed
+// write, a reply without a command is a part of the reason.
 func (l *Link) Fail(err error) {
 	l.mu.Lock()
 	if l.readsRest && errors.Is(err, errUnasked) {
