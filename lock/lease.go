@@ -68,6 +68,7 @@ type releaseState struct {
 	repeats   *cleanup.Job // the release, while it is repeated in the background
 	repeated  bool         // a release request had no answer and may still reach the server
 	unlatched bool         // a release request may have run without leaving a latch
+	late      bool         // a late release may have run, whose latch does not tell the outcome
 	settled   bool         // outcome is final
 	awaited   bool         // of a part: when it was released, other clients were waiting
 	outcome   error

@@ -161,12 +161,14 @@ func (l *Lease) giveBack(ctx context.Context) (resp.Value, error) {
 func (l *Lease) answered(v resp.Value) (outcome, err error) {
 	count, err := v.Int()
 	switch {
-	case v.IsNull() && l.repeated && l.unlatched:
+	case v.IsNull() && l.repeated && (l.unlatched || l.late):
 		outcome = l.releasedLate()
 	case v.IsNull(), l.lostToAnother():
 		outcome = l.notHeld()
 	case v.Kind() != resp.Integer || err != nil || !l.sensible(count):
 		return nil, fmt.Errorf("lock: unexpected reply to release, of kind %v", v.Kind())
+	case l.late: // the latch is that of the late release, which leaves the same whether or not it finds a hold
+		outcome = l.releasedLate()
 	default:
 		l.confirmed(count)
 	}

@@ -13,6 +13,7 @@ import (
 //	first request of any other release     a new latch
 //	first request refused in a migration   a new latch, as the spare latch may be on another node than the lock
 //	a part of the script has run           of an Owner: a new latch, as with the old latch a repeat might do nothing
+//	late release without an answer         has no outcome any more: the late release leaves the same in each case
 //	answer to a single release             is spare: it names its owner, so the next release can use it
 //	answer: released                       is deleted; for an Owner whose earlier request may still arrive, it expires
 //	answer: not held                       expires, if there is one

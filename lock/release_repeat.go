@@ -95,7 +95,10 @@ func (p *repeat) settle(outcome error) error {
 	return p.lease.settle(outcome)
 }
 
-func (p *repeat) Unsure(part bool) { p.lease.noteUnsure(part) }
+func (p *repeat) Unsure(part bool) {
+	p.lease.noteUnsure(part)
+	p.lease.late = p.lease.late || p.stale && p.lease.state == nil // the release of an Owner goes on until it has an answer
+}
 
 func (p *repeat) Finish(error) {
 	p.lease.releasing.Lock()

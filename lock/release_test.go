@@ -449,3 +449,28 @@ func TestLatchesLiveAlike(t *testing.T) {
 		}
 	})
 }
+
+// A late release has no answer until the lease is over. It leaves the same latch whether or not the lock was lost before.
+func TestUnlockAfterAnUnansweredLateRelease(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		lease, err := c.Plain("job").Lock(t.Context(), lock.For(15*time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.srv.Do("DEL", "job")
+		w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+			switch {
+			case isScriptOf("plain", cmd, "release"):
+				return fakeredis.Close()
+			case isScriptOf("plain", cmd, "undo"):
+				return fakeredis.RunThenClose()
+			}
+			return fakeredis.Run()
+		})
+		wantErr(t, "Unlock()", lease.Unlock(t.Context()), lock.ErrUncertain)
+		w.sleep(17 * time.Second)
+		w.srv.Intercept(func(fakeredis.Cmd) fakeredis.Action { return fakeredis.Run() })
+		wantErr(t, "Unlock() after the repeats", lease.Unlock(t.Context()), lock.ErrUncertain)
+	})
+}
