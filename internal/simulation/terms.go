@@ -65,6 +65,9 @@ func (w *world) judgeKeptLocked(h *hold) {
 			w.report.Excused[l.why.name]++
 			continue
 		}
+		if w.excusedLocked(h) { // its answer came after a forced unlock
+			continue
+		}
 		w.violate(h.object, "%v: AtLeast of %s keeps the lock until %v", h, k.owner, w.since(k.until))
 	}
 }
