@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -291,6 +292,7 @@ func TestLeavingTheLineWhileSlotMigrates(t *testing.T) {
 		short, leave := context.WithCancel(t.Context())
 		took := make(chan time.Duration, 1)
 		var free time.Time
+		var wg sync.WaitGroup
 		for i := range 3 {
 			c, err := lock.New(f.cluster, lock.Config{})
 			if err != nil {
@@ -301,7 +303,7 @@ func TestLeavingTheLineWhileSlotMigrates(t *testing.T) {
 			if i < 2 {
 				ctx = short
 			}
-			go func() {
+			wg.Go(func() {
 				next, err := c.Reentrant("mylock").Lock(ctx)
 				if i < 2 {
 					return
@@ -312,7 +314,7 @@ func TestLeavingTheLineWhileSlotMigrates(t *testing.T) {
 				} else if err := next.Unlock(context.Background()); err != nil {
 					t.Error(err)
 				}
-			}()
+			})
 			time.Sleep(100 * time.Millisecond)
 		}
 		f.opens(t, len(f.servers[0].Keys()))
@@ -324,6 +326,7 @@ func TestLeavingTheLineWhileSlotMigrates(t *testing.T) {
 		if err := lease.Unlock(t.Context()); err != nil {
 			t.Error(err)
 		}
+		wg.Wait()
 		if d := <-took; d > time.Second {
 			t.Errorf("the waiter has the lock %v after it was free", d)
 		}

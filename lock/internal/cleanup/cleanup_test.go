@@ -236,6 +236,7 @@ func TestWaitingIsLimited(t *testing.T) {
 			u.Lost()
 			time.Sleep(ChangeFor * 2 / 3)
 		}
+		synctest.Wait()
 		if old, latest := asked(changes); old != 0 || latest != 2*keptMost {
 			t.Errorf("%d and %d questions about changes, want 0 and %d", old, latest, 2*keptMost)
 		}
@@ -302,11 +303,13 @@ func TestReleasesAreNotRepeatedWithQuestions(t *testing.T) {
 		u.KeepChange(silent)
 		u.Lost()
 		time.Sleep(keptFor - time.Second)
+		synctest.Wait()
 		if release.asked != 1 || silent.asked < 3 {
 			t.Errorf("the release was sent again %d times, and the master asked for %d times", release.asked, silent.asked)
 		}
 		u.Lost()
 		time.Sleep(resendAfter + resendPause)
+		synctest.Wait()
 		if release.asked != 2 {
 			t.Errorf("the release was sent again %d times after two losses", release.asked)
 		}
