@@ -61,6 +61,18 @@ func (p *slowPeer) hold(t *testing.T, w *world, owner string, hold time.Duration
 	return true
 }
 
+// holdAgain has a caller hold the lock for a while, again and again until the end, and counts that. mu guards the number.
+func (w *world) holdAgain(t *testing.T, c *lock.Client, hold time.Duration, end time.Time, mu *sync.Mutex, number *int) {
+	for time.Now().Before(end) {
+		l := mustLock(t, c, "job")
+		mu.Lock()
+		*number++
+		mu.Unlock()
+		w.sleep(hold)
+		mustUnlock(t, l)
+	}
+}
+
 // Several processes with Redisson's protocol have half of their equal share at least, and the processes beside them have the rest in equal parts.
 func TestSlowPeersHaveTheirShare(t *testing.T) {
 	t.Parallel()
@@ -82,16 +94,7 @@ func TestSlowPeersHaveTheirShare(t *testing.T) {
 				for i := range ours {
 					c := w.client(lock.Config{})
 					for range test.callers {
-						wg.Go(func() {
-							for time.Now().Before(end) {
-								l := mustLock(t, c, "job")
-								mu.Lock()
-								ours[i]++
-								mu.Unlock()
-								w.sleep(test.hold)
-								mustUnlock(t, l)
-							}
-						})
+						wg.Go(func() { w.holdAgain(t, c, test.hold, end, &mu, &ours[i]) })
 					}
 				}
 				for i := range test.peers {

@@ -425,17 +425,11 @@ func (w *world) takeTurns(t *testing.T, processes int, length, hold, back time.D
 	defer w.srv.Latency(0)
 	end, turns := time.Now().Add(length), make([]int, processes)
 	time.AfterFunc(length/3, func() { w.srv.Jump(-back) })
+	var mu sync.Mutex
 	var wg sync.WaitGroup
 	for i := range turns {
 		c := w.client(lock.Config{})
-		wg.Go(func() {
-			for time.Now().Before(end) {
-				l := mustLock(t, c, "job")
-				turns[i]++
-				w.sleep(hold)
-				mustUnlock(t, l)
-			}
-		})
+		wg.Go(func() { w.holdAgain(t, c, hold, end, &mu, &turns[i]) })
 	}
 	wg.Wait()
 	return turns
@@ -496,16 +490,7 @@ func TestSlowPeerHasItsShare(t *testing.T) {
 				for range test.processes {
 					c := w.client(lock.Config{})
 					for range test.callers {
-						wg.Go(func() {
-							for time.Now().Before(end) {
-								l := mustLock(t, c, "job")
-								mu.Lock()
-								ours++
-								mu.Unlock()
-								w.sleep(test.hold)
-								mustUnlock(t, l)
-							}
-						})
+						wg.Go(func() { w.holdAgain(t, c, test.hold, end, &mu, &ours) })
 					}
 				}
 				pool := w.pool(conn.Config{})
