@@ -31,7 +31,8 @@ var (
 )
 
 var slotOpen = &exclusion{"slot open", "RELIABILITY.md", "a failover while a slot migrates",
-	"A failover while a slot migrates leaves the new master without the state of the slot: it may not know what has been moved."}
+	"A failover while a slot migrates leaves the new master without the state of the slot: it may not know what has been moved. " +
+		"A node that was not reached when a slot moved may talk a restarted node out of it, which then deletes its keys."}
 
 // exclusions are all exclusions.
 var exclusions = []*exclusion{forced, deleted, dataLost, clockJumped, away, formerMaster, unacknowledged, slotOpen}

@@ -165,6 +165,11 @@ func (g *shards) claimed(node, replaced int, epoch int64, has func(slot int) boo
 			}
 		}
 	}
+	for _, slot := range sortedSlots(g.moves) {
+		if m := g.moves[slot]; !m.active && g.owner[slot] == node && !has(slot) { // a node that has not heard of the move has said so
+			g.openLocked(m)
+		}
+	}
 	for slot := range g.owner {
 		if epoch >= g.epoch[slot] && has(slot) {
 			g.owner[slot], g.epoch[slot] = node, epoch
