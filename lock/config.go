@@ -51,9 +51,7 @@ type Config struct {
 	//     of the counter. Do not set TokenLife for locks that they take.
 	//   - Clients with different settings: that of the last token counts, so the shortest one decides what is safe.
 	//
-	// TokenLife is a day or more, for example; it must be at least Lease, and longer than any hold during which an [Owner]
-	// takes the lock again: such a further hold shares the token only as long as the counter exists. Token and Info return 0
-	// after the end of the counter.
+	// TokenLife is a day or more, for example, and at least Lease. Token and Info return 0 after the end of the counter.
 	TokenLife time.Duration
 
 	// Publish selects the channels that wake waiters. All clients of a lock must use the same setting. The zero value

@@ -13,12 +13,12 @@ var fencedKind = &kinds.Lazy[*kind]{Make: func() *kind {
 	return k
 }}
 
-// fencedArgs is -1 for plain tokens, else the TokenLife in ms.
+// fencedArgs returns -1 for plain tokens, else the TokenLife in ms, and the token of the Owner's holds, 0 for none.
 func fencedArgs(w wish) []any {
 	if w.plainTokens {
-		return []any{-1}
+		return []any{-1, w.token}
 	}
-	return []any{w.tokenLife.Milliseconds()}
+	return []any{w.tokenLife.Milliseconds(), w.token}
 }
 
 // Fenced is Redisson's RFencedLock (getFencedLock): a [Reentrant] lock that gives each holder a fencing token, larger
@@ -30,6 +30,8 @@ func fencedArgs(w wish) []any {
 // after the server has lost the counter with its data, unless the new server's clock is behind by more than the time
 // that has passed. Redisson's clients continue counting from there; see [Config.PlainTokens]. The counter is a key that the
 // server keeps for ever, unless [Config.TokenLife] is set.
+//
+// The holds of an [Owner] share a token, drawn by the first Fenced hold.
 type Fenced struct{ Handle }
 
 // Fenced returns the lock with the given name. An invalid name is reported by the first method that uses the lock,

@@ -43,6 +43,7 @@ type wish struct {
 	wait      time.Duration // distance between deadlines in a queue on the server
 	inQueue   bool          // the owner stands in the queue
 	publish   string        // the command that publishes a release
+	token     int64         // the fencing token of the Owner's holds; 0 if none of them has one
 	rules
 }
 

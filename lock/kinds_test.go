@@ -339,6 +339,44 @@ func TestTokenOfFurtherHolds(t *testing.T) {
 	})
 }
 
+// An Owner's first fenced hold has a token of its own, also while the Owner has the lock by a hold without a token: the last token is that
+// of an earlier holder.
+func TestTokenOfFurtherHoldsOfOtherKinds(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		earlier := lockFenced(t, c)
+		mustUnlock(t, earlier)
+		owner := c.NewOwner()
+		plain := mustLock(t, c, "job", lock.As(owner))
+		first := lockFenced(t, c, lock.As(owner))
+		if first.Token() <= earlier.Token() {
+			t.Errorf("token %d after %d of an earlier holder", first.Token(), earlier.Token())
+		}
+		mustUnlock(t, first)
+		fair, err := c.Fair("job").Lock(t.Context(), lock.As(owner))
+		if err != nil {
+			t.Fatal(err)
+		}
+		again := lockFenced(t, c, lock.As(owner))
+		if again.Token() != first.Token() {
+			t.Errorf("tokens %d and %d of one owner's holds", first.Token(), again.Token())
+		}
+		for _, l := range []*lock.Lease{again, fair, plain} {
+			mustUnlock(t, l)
+		}
+		lost := lockFenced(t, c, lock.As(owner))
+		w.srv.Do("DEL", "job")
+		after := mustLock(t, c, "job", lock.As(owner)) // of a new period, without a token
+		next := lockFenced(t, c, lock.As(owner))
+		if lost.Token() <= again.Token() || next.Token() <= lost.Token() {
+			t.Errorf("tokens %d, %d and %d, want them to grow", again.Token(), lost.Token(), next.Token())
+		}
+		_ = lost.Unlock(t.Context())
+		mustUnlock(t, next)
+		mustUnlock(t, after)
+	})
+}
+
 // A client of Redisson counts on from our token, and we from its.
 func TestTokensBesideRedisson(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {

@@ -62,6 +62,7 @@ type ownedLock struct {
 type tally struct {
 	count  int64 // of holds
 	period int64 // its number: the period since the first of the holds; holds of earlier periods are not counted
+	token  int64 // the fencing token of the period; 0 as long as no hold has one
 }
 
 // fewLocks is the number of locks from which on an Owner's records without holds are dropped.
@@ -159,16 +160,16 @@ func (l *ownedLock) lastArrival() *int64 {
 	return &l.mayCome
 }
 
-// grant records a granted hold, in the turn, and returns its period. count is the hold count reported by the server.
-func (l *ownedLock) grant(k *kind, count int64) (period int64) {
+// grant records a granted hold, in the turn, and returns its period. g has the hold count and the token reported by the server.
+func (l *ownedLock) grant(k *kind, g grant) (period int64) {
 	l.owner.mu.Lock()
 	defer l.owner.mu.Unlock()
 	t, known := l.tallies[k]
-	if count == 1 || !known {
+	if g.count == 1 || !known {
 		l.owner.periods++
-		t.period = l.owner.periods
+		t.period, t.token = l.owner.periods, 0
 	}
-	t.count = count
+	t.count, t.token = g.count, max(t.token, g.token)
 	l.tallies[k] = t
 	return t.period
 }

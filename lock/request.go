@@ -193,6 +193,9 @@ func (a *acquire) wish() wish {
 		publish:   c.channels.Publishing(t.kind.silent),
 		rules:     rules{c.cfg.PreferWriters, c.cfg.PlainTokens, c.cfg.TokenLife},
 	}
+	if t.kind.Token != nil {
+		w.token = a.own().tally(t.stored()).token
+	}
 	if t.kind.queued {
 		w.wait, w.inQueue = a.queueWait(), a.inQueue()
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -60,6 +61,33 @@ func TestServerLongestLease(t *testing.T) {
 			t.Errorf("Err() = %v", err)
 		}
 		mustUnlock(t, lease)
+	})
+}
+
+// Tokens also grow by one where the numbers of Lua are not exact, up to the largest number of the server.
+func TestServerLargeTokens(t *testing.T) {
+	redistest.RunProtocols(t, func(t *testing.T, s *redistest.Server, _ int) {
+		for _, cfg := range []lock.Config{{}, {PlainTokens: true}, {TokenLife: time.Hour}} {
+			c := serverLocks(t, s, cfg)
+			owner := c.NewOwner()
+			for _, last := range []int64{1<<53 - 2, 1<<53 + 1, 1_700_000_000_000_000_127, math.MaxInt64 - 4} {
+				s.Do("SET", jobToken, last)
+				for want := last + 1; want < last+4; want++ {
+					lease := lockFenced(t, c, lock.As(owner))
+					again := lockFenced(t, c, lock.As(owner))
+					if lease.Token() != want || again.Token() != want || lastToken(t, c) != want {
+						t.Errorf("%+v: tokens %d and %d, the last %d, want %d", cfg, lease.Token(), again.Token(), lastToken(t, c), want)
+					}
+					mustUnlock(t, again)
+					mustUnlock(t, lease)
+				}
+			}
+			s.Do("SET", jobToken, int64(math.MaxInt64))
+			_, err := c.Fenced("job").Lock(t.Context())
+			if taken, _ := s.Do("EXISTS", "job").Int(); err == nil || taken != 0 {
+				t.Errorf("%+v: Lock() behind the largest token = %v, and %d keys of a lock", cfg, err, taken)
+			}
+		}
 	})
 }
 

@@ -10,7 +10,7 @@ func fencedToken(c *fakeredis.Call) string { return c.Keys[1] }
 
 // modelDraw draws the next token. The counter stays for life in ms after the time in the token; 0: for ever, -1: tokens without
 // a time.
-func modelDraw(c *fakeredis.Call, life string) int64 {
+func modelDraw(c *fakeredis.Call, life string) string {
 	drawn := c.Int("INCR", fencedToken(c))
 	if life != "-1" {
 		drawn = max(drawn, micros(c))
@@ -20,25 +20,24 @@ func modelDraw(c *fakeredis.Call, life string) int64 {
 	} else {
 		c.Do("SET", fencedToken(c), strconv.FormatInt(drawn, 10))
 	}
-	return drawn
+	return text(drawn)
 }
 
 func modelFencedAcquire(c *fakeredis.Call) any {
-	draw := func() int64 { return modelDraw(c, c.Args[2]) }
-	reply, again := modelTake(c, 2, 3, draw)
+	draw := func() string { return modelDraw(c, c.Args[2]) }
+	reply, again := modelTake(c, 2, 4, draw)
 	if !again {
 		return reply
 	}
-	kept, ok := c.Do("GET", fencedToken(c)).(string)
-	token := number(kept)
-	if !ok {
-		token = draw()
+	shared := c.Args[3]
+	if shared == "0" {
+		shared = draw()
 	}
-	return []any{furtherHold(c, 2, 3), token}
+	return []any{furtherHold(c, 2, 4), shared}
 }
 
 func modelFencedHandover(c *fakeredis.Call) any {
-	if late := tooLate(c, c.Args[5]); late != nil {
+	if late := tooLate(c, c.Args[6]); late != nil {
 		return late
 	}
 	if c.Int("EXISTS", c.Keys[3]) == 1 {

@@ -25,7 +25,7 @@ func modelNonReentrantAcquire(c *fakeredis.Call) any {
 
 // modelTake takes a free lock, with a token if there is draw. latch is the position of the latch, ahead of the line, and last that of the
 // request's last moment, ahead of the arguments for the line. again: the owner has the lock already.
-func modelTake(c *fakeredis.Call, latch, last int, draw func() int64) (reply any, again bool) {
+func modelTake(c *fakeredis.Call, latch, last int, draw func() string) (reply any, again bool) {
 	key, lease, owner := c.Keys[0], c.Args[0], c.Args[1]
 	if late := tooLate(c, c.Args[last]); late != nil {
 		return late, false

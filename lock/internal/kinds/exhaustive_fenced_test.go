@@ -105,15 +105,13 @@ func (m *fencedModel) acquire(owner string, lease span, latch int, life span) (a
 	holds := 1
 	switch reply := reply.(type) {
 	case nil:
-		m.draw(life)
 	case status:
-		if holds, _ = strconv.Atoi(string(reply)); m.token() == "" {
-			m.draw(life)
-		}
+		holds, _ = strconv.Atoi(string(reply))
 	default:
 		return reply, said
 	}
-	return []any{holds, instant(m.token())}, said
+	m.draw(life)
+	return []any{holds, m.token()}, said
 }
 
 func (m *fencedModel) info() (any, []message) {
@@ -131,9 +129,9 @@ func (m *fencedModel) info() (any, []message) {
 }
 
 func fencedSet(name string, life span) *scriptSet {
-	own := []any{life}
+	own := []any{life, 0} // a further hold has a token of its own, as no other hold is known to have one
 	if life == plainTokens {
-		own = []any{-1}
+		own[0] = -1
 	}
 	moves := exclusive[*fencedModel]{latches: 1, token: []string{setToken}, own: own, info: (*fencedModel).info}
 	moves.inherit = func(m *fencedModel) any {
@@ -141,7 +139,7 @@ func fencedSet(name string, life span) *scriptSet {
 			return failure("WRONGTYPE")
 		}
 		m.draw(life)
-		return []any{1, instant(m.token())}
+		return []any{1, m.token()}
 	}
 	list := moves.list(func(m *fencedModel) *reentrantModel { return &m.reentrantModel },
 		func(m *fencedModel, owner string, lease span, latch int) (any, []message) {

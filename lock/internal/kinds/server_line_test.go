@@ -132,7 +132,7 @@ func (l *lineWalk) exclusive(random *rand.Rand, as stander) bool {
 	w, keys, own := l.twin, []string{walkLock, walkChannel, fmt.Sprint(walkLatch, random.IntN(3)), walkLine}, []any(nil)
 	taking := append([]string{walkLock}, keys[2:]...)
 	if w.kind == "fenced" {
-		own = []any{-1} // tokens that count from 1
+		own = []any{-1, 0} // tokens that count from 1
 		taking = keys
 	}
 	owner := fmt.Sprintf("client:%d", random.IntN(2))

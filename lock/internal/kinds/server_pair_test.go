@@ -58,7 +58,7 @@ func pairs(publish string) map[string]pair {
 			{"release", keys(1, lock, channel), with([]any{0, owner, publish, 20_000, 0, soon()}, leaves...)},
 		}, 9},
 		"fenced": {"fenced", nil, [2]pairCall{
-			{"acquire", keys(0, lock, "token"), with([]any{60_000, owner, 0, soon()}, place...)},
+			{"acquire", keys(0, lock, "token"), with([]any{60_000, owner, 0, 0, soon()}, place...)},
 			{"single", keys(1, lock, channel), single},
 		}, 10},
 		"read":               {"read", nil, read, 11},
