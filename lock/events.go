@@ -61,8 +61,9 @@ type Event struct {
 // time may be unknown. An acquire by the owner's next hold and a renewal are no events, nor is a lock passed on inside a process if
 // its owner on the server stays the same. Unlock of a lock that [AtLeast] keeps taken is a release, and the end of the rest is no
 // event.
-// The end of the lease of one reader or one permit among several is told with the next change, as a release. A DEL is forced,
-// unless a Plain lock is deleted; so is a release by a Redisson without unlock latches. FLUSHALL is no event.
+// The end of the lease of a permit, or of one of several readers or owners in a [FasterMulti] group, is told with the next change of the
+// lock: as a release, or as expired if the last lease ends. A DEL is forced, unless a Plain lock is deleted; so is a release by a
+// Redisson without unlock latches. FLUSHALL is no event.
 //
 // Names beginning like keys that belong to a lock (redisson_lock_token:) have no events. From messages alone Watch cannot
 // tell the lock {job} from job, nor {job} followed by a colon and a UUID from both, and tells all as job.

@@ -288,6 +288,34 @@ func TestWatchRefused(t *testing.T) {
 	})
 }
 
+// A server that refuses the subscription after an interruption, or the connection for it, ends the watch, too.
+func TestWatchRefusedLater(t *testing.T) {
+	for command, refusal := range map[string]string{"PSUBSCRIBE": "NOPERM no channel", "HELLO": "WRONGPASS invalid username-password pair"} {
+		inVirtualTime(t, func(t *testing.T, w *world) {
+			w.notify("KA")
+			seen := watchAll(t, w.client(lock.Config{}), "*")
+			w.sleep(time.Second)
+			seen.want(t, "at the beginning", "watching")
+			w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+				if cmd.Name == command {
+					return fakeredis.Reply("-" + refusal + "\r\n")
+				}
+				return fakeredis.Run()
+			})
+			w.cutWatchers()
+			w.sleep(5 * time.Minute)
+			select {
+			case <-seen.done:
+			default:
+				t.Errorf("%s refused: the watch goes on, after %q", command, seen.take())
+			}
+			if err := seen.close(); err == nil || !strings.Contains(err.Error(), refusal) {
+				t.Errorf("%s refused: Watch ended with %v", command, err)
+			}
+		})
+	}
+}
+
 // cutWatchers ends the connections with subscriptions.
 func (w *world) cutWatchers() {
 	w.srv.KillConns(func(c fakeredis.Conn) bool { return c.Subscribed > 0 })

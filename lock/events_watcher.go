@@ -275,31 +275,48 @@ func (w *watcher) askNotifications(ctx context.Context, server conn.Doer) (parti
 
 var errNotifications = errors.New("lock: the server does not publish all events of keys: notify-keyspace-events lacks some of Kg$hxe")
 
-// listen takes the messages of a server until ctx ends.
+// listen takes the messages of a server until ctx ends, or the server lets nobody listen.
 func (w *watcher) listen(ctx context.Context, s *source, patterns []string) {
 	events := pubsub.New(s.dialer, pubsub.Config{Logger: w.client.cfg.Logger})
 	defer events.Close()
-	sub, err := events.PSubscribe(ctx, patterns...)
-	if err != nil {
-		w.news(func() { w.refuseLocked(ctx, s, err) })
-		return
+	var former *pubsub.Subscription
+	for {
+		sub, err := events.PSubscribe(ctx, patterns...)
+		if err != nil {
+			w.news(func() { w.refuseLocked(ctx, s, err) })
+			return
+		}
+		if former != nil {
+			_ = former.Close()
+		}
+		w.news(func() { s.up, w.stale = true, true })
+		if !w.hear(ctx, s, sub) {
+			return
+		}
+		former = sub
 	}
-	w.news(func() { s.up, w.stale = true, true })
+}
+
+// hear takes the messages of a subscription until it is interrupted, which is true, or ctx ends. The next subscription then ends with the
+// reason if the server refuses it for good; the former keeps the connection until then.
+func (w *watcher) hear(ctx context.Context, s *source, sub *pubsub.Subscription) (interrupted bool) {
 	for ev := range sub.All(ctx) {
 		w.news(func() {
 			switch ev.Kind {
 			case pubsub.Message:
 				w.noteLocked(ev.Channel, ev.Payload, time.Now())
-			case pubsub.Resumed:
-				s.up, w.stale = true, true
 			case pubsub.Interrupted:
 				s.up, w.lost = false, ev.Err
 			case pubsub.Lagged:
 				w.missed, w.stale = w.missed+ev.N, true
 			}
 		})
+		if ev.Kind == pubsub.Interrupted {
+			return true
+		}
 	}
 	w.news(func() { s.up = false })
+	return false
 }
 
 // refuseLocked records that a server does not let the watcher listen.
