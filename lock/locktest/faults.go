@@ -1,6 +1,7 @@
 package locktest
 
 import (
+	"strconv"
 	"strings"
 	"time"
 
@@ -48,10 +49,22 @@ func (s *Server) intercept(cmd fakeredis.Cmd) fakeredis.Action {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for _, key := range keysOf(cmd.Args) {
+		s.asked[key] = true
+	}
 	s.acquired++
 	act := s.faults[s.acquired]
 	delete(s.faults, s.acquired)
 	return act
+}
+
+// keysOf returns the KEYS of an EVAL or EVALSHA.
+func keysOf(args []string) []string {
+	if len(args) < 3 {
+		return nil
+	}
+	n, _ := strconv.Atoi(args[2])
+	return args[3:max(3, min(3+n, len(args)))]
 }
 
 func (s *Server) isAcquire(digest string) bool {

@@ -85,12 +85,21 @@ func (s *Server) keys() (list []string) {
 	all, _ := s.fake.Do("KEYS", "*").([]any)
 	for _, key := range all {
 		name := key.(string)
-		if !strings.HasPrefix(name, "redisson_unlock_latch:") && !strings.HasPrefix(name, "lockwire_line:") {
+		if !strings.HasPrefix(name, "redisson_unlock_latch:") && !strings.HasPrefix(name, "lockwire_line:") && s.mayHold(name) {
 			list = append(list, name)
 		}
 	}
 	slices.Sort(list)
 	return list
+}
+
+// mayHold reports whether a key may be that of a lock: a hash, as of the clients of Redisson too, or a key named by an acquire. Other
+// keys are the program's, whatever their values look like.
+func (s *Server) mayHold(name string) bool {
+	s.mu.Lock()
+	asked := s.asked[name]
+	s.mu.Unlock()
+	return asked || s.fake.Do("TYPE", name) == fakeredis.Status("hash")
 }
 
 // owners returns the owners of locks in a key: clients with a number, values of Plain locks, or ids of permits.

@@ -49,6 +49,7 @@ type Server struct {
 	processes []*process
 	holders   []*Holder
 	acquires  map[string]bool // the digests of acquire scripts
+	asked     map[string]bool // the KEYS of all acquires so far
 	acquired  int             // acquires so far
 	faults    map[int]fakeredis.Action
 }
@@ -66,7 +67,7 @@ func (p *process) Machine() *machine.Machine { return &p.machine }
 // NewServer starts a Server. At the end of the test the Server reports the result of [Server.Leaks] as errors of the test,
 // and closes its Clients and itself.
 func NewServer(t TB) *Server {
-	s := &Server{t: t, fake: fakeredis.New(), acquires: map[string]bool{}, faults: map[int]fakeredis.Action{}}
+	s := &Server{t: t, fake: fakeredis.New(), acquires: map[string]bool{}, asked: map[string]bool{}, faults: map[int]fakeredis.Action{}}
 	s.fake.Interpret(s.interpret)
 	s.fake.Intercept(s.intercept)
 	t.Cleanup(s.close)

@@ -327,6 +327,30 @@ func TestLeaksOfEachKind(t *testing.T) {
 	})
 }
 
+// The program's own keys are no locks, even with values like those of locks: a checksum, or an item for a client.
+func TestLeaksOfOtherKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		srv := locktest.NewServer(t)
+		pool, err := conn.Open(t.Context(), srv.Config())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer pool.Close()
+		for _, command := range [][]any{
+			{"SET", "report:etag", "d41d8cd98f00b204e9800998ecf8427e"},
+			{"RPUSH", "queue", "550e8400-e29b-41d4-a716-446655440000:7"},
+			{"ZADD", "job:timeout", time.Now().Add(time.Hour).UnixMilli(), "7"},
+		} {
+			if _, err := pool.Do(t.Context(), command...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := srv.Leaks(); len(got) != 0 {
+			t.Errorf("Leaks() = %q", got)
+		}
+	})
+}
+
 // A call that cannot do what it is asked for fails the test.
 func TestMisuse(t *testing.T) {
 	for want, fn := range map[string]func(*locktest.Server){
