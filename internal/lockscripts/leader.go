@@ -6,7 +6,7 @@ func modelLeaderPublish(c *fakeredis.Call) any {
 	if c.Int("HEXISTS", c.Keys[0], c.Args[0]) == 0 {
 		return int64(0)
 	}
-	c.Do("HSET", c.Keys[1], "owner", c.Args[0], "address", c.Args[1], "since", text(now(c)))
+	c.Do("HSET", c.Keys[1], "owner", c.Args[0], "address", c.Args[1], "since", text(now(c)), "token", c.Args[2])
 	return int64(1)
 }
 

@@ -65,11 +65,11 @@ func ExampleGuard() {
 	// refused: by the first, which had been stopped
 }
 
-// In SQL the row stores the largest token. One statement compares and writes.
+// In SQL the row stores the largest token, at first 0. One statement compares and writes. A token of 0 comes from a lock without fencing.
 func Example_sql() {
 	withdraw := func(ctx context.Context, db *sql.DB, token int64, account string, amount int64) error {
 		result, err := db.ExecContext(ctx,
-			`UPDATE account SET balance = balance - $1, fence = $2 WHERE id = $3 AND fence <= $2`, amount, token, account)
+			`UPDATE account SET balance = balance - $1, fence = $2 WHERE id = $3 AND fence <= $2 AND $2 > 0`, amount, token, account)
 		if err != nil {
 			return err
 		}
@@ -84,7 +84,8 @@ func Example_sql() {
 // In Redis a script compares and writes. Both keys have the same hash tag, for a cluster.
 func Example_redis() {
 	set := script.New(`
-		if tonumber(redis.call('get', KEYS[2]) or 0) > tonumber(ARGV[1]) then
+		local token = tonumber(ARGV[1])
+		if token < 1 or token < tonumber(redis.call('get', KEYS[2]) or 0) then
 			return 0
 		end
 		redis.call('set', KEYS[2], ARGV[1])

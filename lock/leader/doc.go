@@ -24,7 +24,7 @@
 //
 // # On the server
 //
-// Beside the keys of the lock, the leader writes its owner, its address and the time into lockwire_leader:{name}, and
+// Beside the keys of the lock, the leader writes its owner, its address, its token and the time into lockwire_leader:{name}, and
 // deletes the key when it steps down. After a crash the key stays until the next leader overwrites it, and [Observe]
 // ignores it.
 package leader

@@ -1,5 +1,5 @@
 -- Leader, withdraw: deletes what a leader has published, unless another leader has published since.
--- KEYS  1 record: a hash of owner, address and since
+-- KEYS  1 record: a hash of owner, address, since and token
 -- ARGV  1 owner
 -- Returns 1 if it was deleted, else 0.
 local record = KEYS[1]

@@ -43,7 +43,7 @@ func Observe(ctx context.Context, locks *lock.Client, name string) (Leader, erro
 	}
 	l := Leader{Owner: info.Holders[0].Owner, Token: info.Token, Remaining: info.Remaining}
 	key := recordKey(name)
-	v, err := locks.Server().Send(ctx, resp.Cmd("HMGET", key, "owner", "address", "since").On(key))
+	v, err := locks.Server().Send(ctx, resp.Cmd("HMGET", key, "owner", "address", "since", "token").On(key))
 	if err != nil {
 		return Leader{}, fmt.Errorf("leader: %w", err)
 	}
@@ -52,6 +52,8 @@ func Observe(ctx context.Context, locks *lock.Client, name string) (Leader, erro
 	since, err3 := v.At(2).Int()
 	if owner == l.Owner && errors.Join(err1, err2, err3) == nil { // else the record is missing, or of another term
 		l.Address, l.Since = address, time.UnixMilli(since)
+		token, _ := v.At(3).Int() // missing in the record of an older version
+		l.Token = max(l.Token, token)
 	}
 	return l, nil
 }
@@ -103,7 +105,7 @@ func recordKey(name string) string {
 func (e *election) publish(ctx context.Context, lease *lock.Lease, most time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	v, err := publishScript.Run(ctx, e.locks.Server(), []string{e.name, recordKey(e.name)}, lease.Owner(), e.cfg.Address)
+	v, err := publishScript.Run(ctx, e.locks.Server(), []string{e.name, recordKey(e.name)}, lease.Owner(), e.cfg.Address, lease.Token())
 	if err != nil {
 		return fmt.Errorf("leader: publish: %w", err)
 	}

@@ -36,6 +36,23 @@ func TestObserveTheRightTerm(t *testing.T) {
 	})
 }
 
+// The token of a term is known for as long as the term, also after the end of the lock's counter.
+func TestObserveAfterTheEndOfTheCounter(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		var token int64
+		stop := w.candidate(w.client(), leader.Config{}, func(ctx context.Context) error {
+			token = leader.Token(ctx)
+			<-ctx.Done()
+			return nil
+		})
+		w.srv.Do("DEL", "redisson_lock_token:{job}") // as after lock.Config.TokenLife
+		if got := w.observe(); got.Token != token || token == 0 {
+			t.Errorf("Observe() = %+v, want the token %d", got, token)
+		}
+		_ = stop()
+	})
+}
+
 func TestWatch(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		var seen []string

@@ -43,12 +43,12 @@ func TestScriptsLikeTheServer(t *testing.T) {
 			return v.String()
 		}
 		for i, step := range [][]string{
-			{"EVAL", leader.PublishSource, "2", "{job}", "r{job}", "a:1", "here"},
+			{"EVAL", leader.PublishSource, "2", "{job}", "r{job}", "a:1", "here", "7"},
 			{"HSET", "{job}", "a:1", "1"},
-			{"EVAL", leader.PublishSource, "2", "{job}", "r{job}", "b:1", "there"},
-			{"EVAL", leader.PublishSource, "2", "{job}", "r{job}", "a:1", ""},
-			{"EVAL", leader.PublishSource, "2", "{job}", "r{job}", "a:1", "here"},
-			{"HMGET", "r{job}", "owner", "address"},
+			{"EVAL", leader.PublishSource, "2", "{job}", "r{job}", "b:1", "there", "8"},
+			{"EVAL", leader.PublishSource, "2", "{job}", "r{job}", "a:1", "", "7"},
+			{"EVAL", leader.PublishSource, "2", "{job}", "r{job}", "a:1", "here", "7"},
+			{"HMGET", "r{job}", "owner", "address", "token"},
 			{"HSTRLEN", "r{job}", "since"},
 			{"EVAL", leader.WithdrawSource, "1", "r{job}", "b:1"},
 			{"EXISTS", "r{job}"},
