@@ -235,7 +235,7 @@ func (r *request) granted(g grant) error {
 	}
 	l := newLease(r, g)
 	if r.state != nil && r.target.values == "" { // the leases of a group are their own record
-		l.period = r.turn.grant(r.target.stored(), g)
+		l.period = r.turn.grant(r.target.stored(), g.count, g.token)
 	}
 	var refused error
 	if l.since = c.now(); g.start.Elapsed(l.since) >= validity(l.term) {

@@ -160,16 +160,17 @@ func (l *ownedLock) lastArrival() *int64 {
 	return &l.mayCome
 }
 
-// grant records a granted hold, in the turn, and returns its period. g has the hold count and the token reported by the server.
-func (l *ownedLock) grant(k *kind, g grant) (period int64) {
+// grant records a granted hold, in the turn, and returns its period. count is the hold count reported by the server, and token the hold's, 0 for
+// none.
+func (l *ownedLock) grant(k *kind, count, token int64) (period int64) {
 	l.owner.mu.Lock()
 	defer l.owner.mu.Unlock()
 	t, known := l.tallies[k]
-	if g.count == 1 || !known {
+	if count == 1 || !known {
 		l.owner.periods++
 		t.period, t.token = l.owner.periods, 0
 	}
-	t.count, t.token = g.count, max(t.token, g.token)
+	t.count, t.token = count, max(t.token, token)
 	l.tallies[k] = t
 	return t.period
 }

@@ -93,14 +93,13 @@ func (s *scriptSet) operations() map[string]*script.Script {
 
 func (s *scriptSet) String() string { return strings.TrimSuffix(s.kind+" "+s.name, " ") }
 
-// status is a reply such as +OK, failure an error reply of that class, instant an integer that is at or atMicro.
+// status is a reply such as +OK, failure an error reply of that class.
 type (
 	status  string
 	failure string
-	instant string
 )
 
-// replyText is a reply as text: nil, int, span, string, status, failure, instant, or a list of such.
+// replyText is a reply as text: nil, int, span, string, status, failure, or a list of such.
 func replyText(v any) string {
 	switch v := v.(type) {
 	case nil:
