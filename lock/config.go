@@ -103,7 +103,9 @@ type Config struct {
 	//   - Not handed over: a write lock with a fixed lease, or with PreferWriters.
 	//
 	// If a single server reports that no other client waits for the lock, HandOverFor alone limits the series, since
-	// a client may want the lock without waiting.
+	// a client may want the lock without waiting. Beside waiting clients of Redisson, a series has no more hand-overs than
+	// callers wait in the process: these clients need milliseconds for a turn, in which a process could pass the lock on
+	// hundreds of times.
 	HandOvers int
 
 	// HandOverFor limits the duration of a series of hand-overs, from when the process acquired the lock; a third of

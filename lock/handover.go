@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/lockwire/lockwire/lock/internal/remote"
@@ -11,16 +12,31 @@ import (
 
 // A hand-over passes a lock to the first waiter of the same process by one script, in place of a release, a message and an
 // acquire. Other processes receive no message, so a series of hand-overs lasts for at most Config.HandOverFor and a third
-// of a lease: a lock held for longer gains little. If other clients listen, or their number is unknown, a series has at
-// most Config.HandOvers.
+// of a lease: a lock held for longer gains little. If other clients wait, or their number is unknown, a series has at most
+// Config.HandOvers; beside clients of Redisson, which need milliseconds for a turn, one for each caller who waits.
 
-// noteAlone records whether the server knows of other clients that wait for a lock just released.
-func (b *table) noteAlone(key entryKey, alone bool) {
+// noteElsewhere records who else waits for a lock just released.
+func (b *table) noteElsewhere(key entryKey, by waiting) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if e := b.entries[key]; e != nil {
-		e.alone = alone
+		e.elsewhere = by
 	}
+}
+
+// handOversLocked returns how many hand-overs a series may have; most is Config.HandOvers.
+func (e *entry) handOversLocked(most int) int {
+	switch e.elsewhere {
+	case nobodyWaits, nobodyListens:
+		return math.MaxInt
+	case visitorsWait:
+		callers := 0
+		for w := e.first; w != nil && callers < most; w = w.next {
+			callers++
+		}
+		return callers
+	}
+	return most
 }
 
 // offer allows a hand-over to w, if w and its kind are eligible.
@@ -87,7 +103,7 @@ func (l *Lease) claimNext(suits func(next *request) bool) *waiter {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
 	e := c.table.entries[l.target.key()]
-	if e == nil || e.first == nil || !l.series.MayGoOn(c.cfg.HandOvers, c.cfg.HandOverFor, l.term, e.alone) {
+	if e == nil || e.first == nil || !l.series.MayGoOn(e.handOversLocked(c.cfg.HandOvers), c.cfg.HandOverFor, l.term) {
 		return nil
 	}
 	if !suits(&e.first.request) || !e.first.claim.Claim() {

@@ -201,6 +201,62 @@ func TestOthersComeFirstAfterASeries(t *testing.T) {
 	}
 }
 
+// While clients listen that know nothing of the line, each caller of the process has one turn in a series.
+func TestSeriesBesideVisitors(t *testing.T) {
+	for _, test := range []struct {
+		name, channel, kind, release string
+		lock                         func(*lock.Client) (*lock.Lease, error)
+	}{
+		{"reentrant", jobChannel, "reentrant", "single", func(c *lock.Client) (*lock.Lease, error) { return c.Reentrant("job").Lock(context.Background()) }},
+		{"reentrant, by a script", jobChannel, "reentrant", "single", func(c *lock.Client) (*lock.Lease, error) {
+			return c.Reentrant("job").Lock(context.Background(), byScript)
+		}},
+		{"write", jobReadWrite, "write", "release", func(c *lock.Client) (*lock.Lease, error) {
+			return c.ReadWrite("job").Write().Lock(context.Background())
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				const callers, most = 4, 200
+				c := w.client(lock.Config{HandOverFor: time.Hour})
+				sub := pubsub.New(w.pool(conn.Config{}), pubsub.Config{})
+				defer sub.Close()
+				if _, err := sub.Subscribe(t.Context(), test.channel); err != nil {
+					t.Fatal(err)
+				}
+				var turns, releases atomic.Int64
+				w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+					if isScriptOf(test.kind, cmd, test.release) {
+						releases.Add(1)
+					}
+					return fakeredis.Run()
+				})
+				var wg sync.WaitGroup
+				for range callers {
+					wg.Go(func() {
+						for turns.Add(1) <= most {
+							lease, err := test.lock(c)
+							if err != nil {
+								t.Error(err)
+								return
+							}
+							w.sleep(time.Millisecond)
+							mustUnlock(t, lease)
+						}
+					})
+				}
+				wg.Wait()
+				const first = 17 // the first series begins before a release has told of the listener
+				if least := int64(most-first) / callers; releases.Load() < least {
+					t.Errorf("%d releases for %d turns, want %d at least", releases.Load(), most, least)
+				}
+				w.srv.Intercept(nil)
+				w.sleep(time.Second)
+			})
+		})
+	}
+}
+
 // A hand-over without an answer is a release that is repeated, and an acquire that is taken back, whether it has run or not.
 func TestHandOverWithoutAnswer(t *testing.T) {
 	for name, action := range map[string]fakeredis.Action{

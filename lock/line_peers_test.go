@@ -76,6 +76,7 @@ func (w *world) holdAgain(t *testing.T, c *lock.Client, hold time.Duration, end 
 // Several processes with Redisson's protocol have half of their equal share at least, and the processes beside them have the rest in equal parts.
 func TestSlowPeersHaveTheirShare(t *testing.T) {
 	t.Parallel()
+	const instant = 20 * time.Microsecond
 	for _, test := range []struct {
 		peers, threads     int
 		processes, callers int
@@ -83,6 +84,7 @@ func TestSlowPeersHaveTheirShare(t *testing.T) {
 	}{
 		{2, 4, 2, 4, 5 * time.Millisecond}, {2, 4, 2, 4, 20 * time.Millisecond}, {3, 2, 3, 2, 3 * time.Millisecond},
 		{2, 4, 1, 4, 5 * time.Millisecond}, {4, 4, 1, 4, 5 * time.Millisecond}, {2, 4, 4, 4, 5 * time.Millisecond},
+		{1, 4, 1, 4, instant}, {2, 4, 2, 4, instant}, {1, 4, 2, 4, instant}, {1, 4, 1, 10, instant},
 	} {
 		t.Run(fmt.Sprintf("%d times %d beside %d times %d, %v", test.peers, test.threads, test.processes, test.callers, test.hold), func(t *testing.T) {
 			inVirtualTime(t, func(t *testing.T, w *world) {

@@ -185,8 +185,18 @@ type redisson struct {
 	over     bool
 }
 
+// reentrantAcquire stands for the source of Redisson's script, at the fake server. KEYS lock; ARGV owner, lease in ms.
+const reentrantAcquire = "redisson: lock, acquire"
+
 func newRedisson(w *world) *redisson {
 	r := &redisson{srv: w.srv, watched: map[string]int{}}
+	w.srv.Script(reentrantAcquire, func(c *fakeredis.Call) any {
+		if c.Int("EXISTS", c.Keys[0]) == 1 && c.Int("HEXISTS", c.Keys[0], c.Args[0]) == 0 {
+			return int64(0)
+		}
+		c.Do("HINCRBY", c.Keys[0], c.Args[0], "1")
+		return c.Do("PEXPIRE", c.Keys[0], c.Args[1])
+	})
 	w.t.Cleanup(r.stop)
 	return r
 }
@@ -202,15 +212,13 @@ func (r *redisson) stop() {
 func (r *redisson) lock(name, owner string, lease time.Duration) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.srv.Do("EXISTS", name) == int64(1) && r.srv.Do("HEXISTS", name, owner) == int64(0) {
-		return false
-	}
 	renewed := lease == 0
 	if renewed {
 		lease = 30 * time.Second
 	}
-	r.srv.Do("HINCRBY", name, owner, "1")
-	r.srv.Do("PEXPIRE", name, fmt.Sprint(lease.Milliseconds()))
+	if r.srv.Do("EVAL", reentrantAcquire, "1", name, owner, fmt.Sprint(lease.Milliseconds())) == int64(0) {
+		return false
+	}
 	if renewed {
 		if len(r.watched) == 0 {
 			time.AfterFunc(10*time.Second, r.renew)

@@ -243,7 +243,7 @@ func (r *Redlock) streaks() *turns.Streaks[entryKey] { return &r.nodes[0].client
 func (r *Redlock) giveWay(ctx context.Context) error {
 	first := r.nodes[0].client
 	last, full := r.streaks().Full(r.line(), func(s turns.Series) bool {
-		return s.MayGoOn(first.cfg.HandOvers, first.cfg.HandOverFor, r.term, false)
+		return s.MayGoOn(first.cfg.HandOvers, first.cfg.HandOverFor, r.term)
 	})
 	if !full {
 		return nil

@@ -181,10 +181,7 @@ func (l *Lease) answered(v resp.Value) (outcome, err error) {
 func (l *Lease) confirmed(count int64) {
 	c := l.client
 	if l.single() {
-		// a server with replicas, or of a cluster, does not know all who wait
-		sole := c.remote.Spread == nil && c.remote.Failover == nil
-		c.table.noteAlone(l.target.key(), sole && count > 1)
-		l.awaited = l.whole.Load() != nil && c.table.awaited(l.target, count)
+		l.awaited = l.whole.Load() != nil && c.table.awaited(l.target, waiting(count))
 	}
 	if l.limits.least == 0 {
 		l.place = nil // the server has ended it
@@ -204,13 +201,15 @@ func (l *Lease) lostToAnother() bool {
 	return l.now().lost != nil && len(l.client.table.besides(l.target, l.state, l)) > 0
 }
 
-// sensible reports whether count is a valid reply to a release: 1 for a free lock, from the single script 2 with one listener at
-// most and 3 without, 0 if the owner has further holds.
+// sensible reports whether count is a valid reply to a release: who waits for a free lock, or 0 if the owner has further holds.
 func (l *Lease) sensible(count int64) bool {
-	if l.single() {
-		return count >= 1 && count <= 3
+	switch waiting(count) {
+	case 0:
+		return !l.single()
+	case nobodyWaits, nobodyListens:
+		return l.single()
 	}
-	return count == 0 || count == 1
+	return waiting(count) == someoneWaits || waiting(count) == visitorsWait
 }
 
 // recordEnd records the end of the hold on the server. Unless partial is set, the owner's other holds have ended too.

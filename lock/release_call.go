@@ -11,8 +11,25 @@ import (
 	"github.com/lockwire/lockwire/script"
 )
 
-// runRelease sends the release, and again if the request came too late.
+// runRelease sends the release, and again if the request came too late. It records who else waits for the lock.
 func (l *Lease) runRelease(ctx context.Context) (resp.Value, error) {
+	v, err := l.sendRelease(ctx)
+	if count, bad := v.Int(); err == nil && bad == nil && count > 0 {
+		l.client.table.noteElsewhere(l.target.key(), l.client.known(waiting(count)))
+	}
+	return v, err
+}
+
+// known returns how far the reply to a release is the truth: a server with replicas, or of a cluster, does not know all who wait.
+func (c *Client) known(reply waiting) waiting {
+	if reply != visitorsWait && (c.remote.Spread != nil || c.remote.Failover != nil) {
+		return someoneWaits
+	}
+	return reply
+}
+
+// sendRelease is runRelease without the record.
+func (l *Lease) sendRelease(ctx context.Context) (resp.Value, error) {
 	if l.rest() == 0 { // otherwise the lock stays taken, and nobody gives way
 		way := l.givingWay()
 		defer l.gaveWay(way)

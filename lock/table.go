@@ -18,12 +18,23 @@ type entry struct {
 	head        head          // owned by the first waiter
 	parked      *pubsub.Watch // the watch of an empty line
 	idle        uint8         // sweeps since parking
-	alone       bool          // no other client waited at the last release
+	elsewhere   waiting       // who waited in other processes at the last release
 	unanswered  int           // acquires without an answer that are not undone yet
 	failure     error         // of the last attempt of a line, for waiters that have not asked; nil if it had an answer
 	place       any           // this process's place in the server's line; nil for none
 	seen        *seenHolder   // the last answer about a holder elsewhere; nil for none
 }
+
+// waiting tells who else waits for a lock just released.
+type waiting int64
+
+// What a release replies, if it frees the lock.
+const (
+	someoneWaits  waiting = 1 // or the server does not know
+	nobodyWaits   waiting = 2 // one client listens at most
+	nobodyListens waiting = 3
+	visitorsWait  waiting = 4 // clients that know nothing of the line, perhaps besides others
+)
 
 // seenHolder is the server's answer to the question who has a lock.
 type seenHolder struct {
@@ -279,10 +290,10 @@ func (b *table) sweepParked(all bool) bool {
 // watchKey names the parked watch of a Redlock among the entries of a client.
 func (t *target) watchKey() entryKey { return entryKey{nil, t.name} }
 
-// awaited reports whether other clients wait for the lock of a Redlock's part, after the reply count of its release.
-func (b *table) awaited(t *target, count int64) bool {
-	if count != 2 {
-		return count == 1
+// awaited reports whether other clients wait for the lock of a Redlock's part, after its release.
+func (b *table) awaited(t *target, reply waiting) bool {
+	if reply != nobodyWaits {
+		return reply != nobodyListens
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

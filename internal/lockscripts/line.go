@@ -286,23 +286,46 @@ type teller struct {
 	before                              float64 // what was available before, unless a lock is freed
 }
 
+// Who waits, as a release tells its client.
+const (
+	someone     = 1
+	nobody      = 2
+	noListener  = 3
+	visitorsToo = 4
+)
+
 // modelTellFree is tellFree.
-func modelTellFree(c *fakeredis.Call, t teller) (listeners int64, alone bool) {
+func modelTellFree(c *fakeredis.Call, t teller) (waiting int64) {
 	if t.publish == "" {
-		return 0, false
+		return someone
 	}
-	single := true
+	waiting = nobody
 	if t.line != "" {
 		var lined bool
-		if lined, single = t.callNext(c, ""); lined {
+		if lined, waiting = t.callNext(c, ""); lined {
 			if t.available > 0 && t.available < 1 && modelStrangers(c, t.channel, t.publish) > 0 {
 				c.TryDo(t.publish, t.channel, t.message)
 			}
-			return 1, single
+			return waiting
 		}
 	}
-	told, ok := c.TryDo(t.publish, t.channel, t.message).(int64)
-	return told, single && ok && told < 2
+	switch told, ok := c.TryDo(t.publish, t.channel, t.message).(int64); {
+	case waiting != nobody:
+		return waiting
+	case !ok || told > 1:
+		return someone
+	case told == 0:
+		return noListener
+	}
+	return nobody
+}
+
+// freed is the result of a release that frees a lock, when waiting do.
+func freed(waiting int64) int64 {
+	if waiting == visitorsToo {
+		return visitorsToo
+	}
+	return 1
 }
 
 // tell is the function call of all_line.lua.
@@ -400,11 +423,23 @@ func (t teller) places(c *fakeredis.Call, at int64) []any {
 	return list
 }
 
-func (t teller) callNext(c *fakeredis.Call, behind string) (lined, alone bool) {
+func (t teller) callNext(c *fakeredis.Call, behind string) (lined bool, waiting int64) {
+	lined, alone, visitors := t.call(c, behind)
+	switch {
+	case alone:
+		return lined, nobody
+	case visitors:
+		return lined, visitorsToo
+	}
+	return lined, someone
+}
+
+// call is callNext. It reports whether nobody else waits, and whether visitors do.
+func (t teller) call(c *fakeredis.Call, behind string) (lined, alone, visitors bool) {
 	turns := modelTurns(c, t.line, "", t.before, t.available == 1 && !t.known)
 	others, at, rank := modelStrangers(c, t.channel, t.publish), micros(c), turns.count
 	if !turns.waits && others <= 0 || turns.wrong {
-		return false, true
+		return false, true, false
 	}
 	t.sinceNow(c, at)
 	if turns.of["*"] > 0 && t.known && t.available > t.before && others != 0 {
@@ -421,7 +456,7 @@ func (t teller) callNext(c *fakeredis.Call, behind string) (lined, alone bool) {
 	switch {
 	case turns.count == 0 && behind == "" && (len(places) == 0 || len(places) == 1 && places[0] == "*"):
 		t.visitAlone(c, turns.later, others, at)
-		return false, others <= 0
+		return false, others <= 0, others > 0
 	case len(places) > 0 && places[0] != "*":
 		t.letVisitorsIn(c, places[0].(string), others, at)
 	}
@@ -445,7 +480,7 @@ func (t teller) callNext(c *fakeredis.Call, behind string) (lined, alone bool) {
 			n, allowed := told.(int64)
 			switch {
 			case !allowed:
-				return true, false
+				return true, false, others > 0
 			case n == 0 && t.counted != "0":
 				c.Do("ZREM", t.line, place)
 			case place == "*":
@@ -469,13 +504,13 @@ func (t teller) callNext(c *fakeredis.Call, behind string) (lined, alone bool) {
 				calls = false
 				if watchers++; t.counted != "0" || watchers == 3 {
 					t.tellVisitors(c, called, true, others, at)
-					return true, false
+					return true, false, others > 0
 				}
 			}
 		}
 	}
 	t.tellVisitors(c, called, watchers > 0 || readers, others, at)
-	return turns.count > 0 || behind != "" || readers, alone && turns.count == 1 && watchers == 0 && !readers
+	return turns.count > 0 || behind != "" || readers, alone && turns.count == 1 && watchers == 0 && !readers, others > 0
 }
 
 // tellVisitors tells visitors beside the called process.

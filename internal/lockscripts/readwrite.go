@@ -206,32 +206,32 @@ func modelReadRelease(c *fakeredis.Call) any {
 		c.Do(append([]string{"DEL", c.Keys[3]}, slices.DeleteFunc(slices.Clone(c.Keys[min(5, len(c.Keys)):]), func(key string) bool { return key == lineIn(c) })...)...)
 		return unheld(c, latch, life)
 	}
-	outcome := int64(1)
 	modelGiveWay(c, lineIn(c), arg(c, 8), arg(c, 9))
-	if leaveReaders(c, tellsFree(c, publish, 6, "0", false), owner, number(text), number(text)-1, lease) > 0 {
-		outcome = 0
+	rest, waiting := leaveReaders(c, tellsFree(c, publish, 6, "0", false), owner, number(text), number(text)-1, lease)
+	if rest > 0 {
+		c.Do("SET", latch, "0", "PX", life)
+		return int64(0)
 	}
-	c.Do("SET", latch, fmt.Sprint(outcome), "PX", life)
-	return outcome
+	c.Do("SET", latch, "1", "PX", life)
+	return freed(waiting)
 }
 
 // leaveReaders has rest of an owner's holds remain, or none without a lease, and frees the lock if there is no reader any more.
-func leaveReaders(c *fakeredis.Call, free teller, owner string, count, rest int64, lease string) int64 {
+func leaveReaders(c *fakeredis.Call, free teller, owner string, count, rest int64, lease string) (left, waiting int64) {
 	key := c.Keys[0]
 	if number(lease) == 0 {
 		rest = 0
 	}
 	gone := setHolds(c, key, owner, count, rest, lease)
 	if c.Do("HGET", key, "mode") != "read" {
-		return rest
+		return rest, someone
 	}
 	if left := readersLeft(c, key, gone); left > 0 {
 		c.Do("PEXPIRE", key, text(left))
-	} else {
-		c.Do("DEL", key)
-		modelTellFree(c, free)
+		return rest, someone
 	}
-	return rest
+	c.Do("DEL", key)
+	return rest, modelTellFree(c, free)
 }
 
 func modelReadUndo(c *fakeredis.Call) any {
@@ -399,9 +399,9 @@ func modelWriteRelease(c *fakeredis.Call) any {
 		modelGiveWay(c, lineIn(c), arg(c, 8), arg(c, 9))
 		return int64(0)
 	}
-	endWrite(c, owner, 6)
+	waiting := endWrite(c, owner, 6)
 	c.Do("SET", latch, "1", "PX", life)
-	return int64(1)
+	return freed(waiting)
 }
 
 // keepWriter leaves a writer a number of holds, and sets the lock's expiry to the longest need of its holds and reads.
@@ -412,7 +412,7 @@ func keepWriter(c *fakeredis.Call, owner string, lease, count int64) {
 }
 
 // endWrite ends the write lock, and keeps the reads of its owner beneath. args are as for tellsFree; a place may be behind them.
-func endWrite(c *fakeredis.Call, owner string, args int) {
+func endWrite(c *fakeredis.Call, owner string, args int) (waiting int64) {
 	key, reader := c.Keys[0], strings.TrimSuffix(owner, ":write")
 	left := readerLeft(c, key, reader, c.Int("HGET", key, reader))
 	c.Do("HDEL", key, owner)
@@ -423,7 +423,7 @@ func endWrite(c *fakeredis.Call, owner string, args int) {
 		c.Do("DEL", key)
 	}
 	modelGiveWay(c, lineIn(c), arg(c, args+2), arg(c, args+3))
-	modelTellFree(c, tellsFree(c, c.Args[2], args, "1", left > 0))
+	return modelTellFree(c, tellsFree(c, c.Args[2], args, "1", left > 0))
 }
 
 func modelWriteUndo(c *fakeredis.Call) any {

@@ -149,9 +149,9 @@ func modelRelease(c *fakeredis.Call) any {
 	}
 	line := lineKey(c, 3)
 	modelGiveWay(c, line, arg(c, 8), arg(c, 9))
-	modelTellFree(c, teller{line, channel, publish, arg(c, 6), arg(c, 7), "0", 1, false, 0})
+	waiting := modelTellFree(c, teller{line, channel, publish, arg(c, 6), arg(c, 7), "0", 1, false, 0})
 	c.Do("SET", latch, "1", "PX", life)
-	return int64(1)
+	return freed(waiting)
 }
 
 func modelSingle(c *fakeredis.Call) any {
@@ -169,12 +169,9 @@ func modelSingle(c *fakeredis.Call) any {
 	line := lineKey(c, 3)
 	modelGiveWay(c, line, arg(c, 3), arg(c, 4))
 	id := owner[:strings.LastIndexByte(owner, ':')]
-	listeners, alone := modelTellFree(c, teller{line, channel, publish, counted, id, "0", 1, false, 0})
+	waiting := modelTellFree(c, teller{line, channel, publish, counted, id, "0", 1, false, 0})
 	c.Do("SET", latch, owner, "PX", "20000")
-	if alone {
-		return 3 - listeners
-	}
-	return int64(1)
+	return waiting
 }
 
 func modelKeep(c *fakeredis.Call) any {

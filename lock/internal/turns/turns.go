@@ -16,10 +16,9 @@ type Series struct {
 // Next returns the series extended by one hand-over.
 func (s Series) Next() Series { return Series{s.Length + 1, s.Since} }
 
-// MayGoOn reports whether a series of at most most hand-overs, within at most lasts, may continue. alone: no other client waits for the
-// lock.
-func (s Series) MayGoOn(most int, lasts, lease time.Duration, alone bool) bool {
-	return (alone || s.Length < most) && time.Since(s.Since) <= min(lasts, lease/3)
+// MayGoOn reports whether a series of at most most hand-overs, within at most lasts, may continue.
+func (s Series) MayGoOn(most int, lasts, lease time.Duration) bool {
+	return s.Length < most && time.Since(s.Since) <= min(lasts, lease/3)
 }
 
 // Streak is a series of leases of one process, with other clients waiting at each release.

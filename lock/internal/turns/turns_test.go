@@ -18,17 +18,16 @@ func TestSeries(t *testing.T) {
 		for _, c := range []struct {
 			most         int
 			lasts, lease time.Duration
-			alone, want  bool
+			want         bool
 		}{
-			{3, time.Minute, time.Minute, false, true},
-			{2, time.Minute, time.Minute, false, false}, // others have waited for two hand-overs
-			{2, time.Minute, time.Minute, true, true},
-			{3, 10 * time.Second, time.Minute, true, true},
-			{3, 10*time.Second - 1, time.Minute, true, false},
-			{3, time.Minute, 30 * time.Second, true, true}, // a third of a lease
-			{3, time.Minute, 30*time.Second - 3, true, false},
+			{3, time.Minute, time.Minute, true},
+			{2, time.Minute, time.Minute, false}, // others have waited for two hand-overs
+			{3, 10 * time.Second, time.Minute, true},
+			{3, 10*time.Second - 1, time.Minute, false},
+			{3, time.Minute, 30 * time.Second, true}, // a third of a lease
+			{3, time.Minute, 30*time.Second - 3, false},
 		} {
-			if got := s.MayGoOn(c.most, c.lasts, c.lease, c.alone); got != c.want {
+			if got := s.MayGoOn(c.most, c.lasts, c.lease); got != c.want {
 				t.Errorf("%+v.MayGoOn(%+v) = %v", s, c, got)
 			}
 		}

@@ -26,6 +26,7 @@ local keepsOut, letsIn = 3000, 2000 -- ms for which the writer that is next keep
 local lineLife = 25000 -- ms: each process asks more often as long as it waits
 local share = 1 / 64 -- of a lock: so much have all its readers together
 local inFront = 1000000000000 -- µs by which the place of a writer that goes first is older
+local someone, nobody, visitorsToo = 1, 2, 4 -- who waits, as a release tells its client; 3 if nobody listens either
 
 -- 1. Places.
 
@@ -352,12 +353,12 @@ end
 
 -- callNext gives a turn to the first in front, or behind a place, unless too much of what is available is reserved: who has it calls the
 -- next. before is how much was available before this script: nil for a lock that it frees. It returns false if it has called nobody; otherwise
--- true. It also returns whether no other client than the one with this id is known to wait.
+-- true. It also returns who is known to wait besides the client with this id.
 local function callNext(line, channel, publish, counted, id, message, available, before, behind)
     local list = redis.pcall('zrange', line, 0, mostTurns, 'withscores')
     local now, listening = serverTime(), visitors(channel, publish)
     if list.err or not list[1] and listening <= 0 then
-        return false, true
+        return false, nobody
     end
     sinceNow(line, now)
     local turns = turnsIn(line, list, '', math.floor(now / 1000), available == 1 and not before)
@@ -370,7 +371,7 @@ local function callNext(line, channel, publish, counted, id, message, available,
     local places = redis.call('zrange', line, at, at + mostTurns)
     if turns.count == 0 and not behind and (not places[1] or places[1] == '*' and not places[2]) then
         visitAlone(line, list, listening, available, now, before)
-        return false, listening <= 0
+        return false, listening > 0 and visitorsToo or nobody
     elseif places[1] and places[1] ~= '*' then
         letVisitorsIn(line, places[1], listening, counted, now)
     end
@@ -387,27 +388,30 @@ local function callNext(line, channel, publish, counted, id, message, available,
         tell('*') -- should the called process hang, nobody else would ask; and visitors who wait for permits never ask by themselves
     end
     local alone = called and listening == 0 and turns.count == 0 and watchers == 0 and not watched and string.sub(called, 1, #id) == id
-    return called ~= nil or watched or turns.count > 0 or behind ~= nil, alone
+    return called ~= nil or watched or turns.count > 0 or behind ~= nil, alone and nobody or listening > 0 and visitorsToo or someone
 end
 
 -- tellFree tells the next in the line that so much is available; without a line it tells all, by a message, unless so many have been told. It
--- returns how many listen, 0 or 1, if no other client than the one with this id is known to wait; otherwise false.
+-- returns who waits besides the client with this id.
 local function tellFree(line, channel, publish, counted, id, message, available, before, told)
     if publish == '' then
-        return false
+        return someone
     end
-    local lined, alone = false, true
+    local lined, waiting = false, nobody
     if line then
-        lined, alone = callNext(line, channel, publish, counted, id, message, available, before)
+        lined, waiting = callNext(line, channel, publish, counted, id, message, available, before)
     end
     if lined and available > 0 and available < 1 and visitors(channel, publish) > 0 then
         redis.pcall(publish, channel, message) -- readers without a line may come in, beside the others
     end
     if lined then
-        return alone and 1
+        return waiting
     end
     told = told or redis.pcall(publish, channel, message)
-    return alone and type(told) == 'number' and told < 2 and told
+    if waiting ~= nobody then
+        return waiting
+    end
+    return type(told) == 'number' and told < 2 and 3 - told or someone
 end
 
 -- passOn tells the next in the line of what is left.

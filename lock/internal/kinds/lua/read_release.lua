@@ -8,7 +8,8 @@
 --       (0: never; it is the first request of an owner that never has another hold)
 --       7 what the server knows of listeners  8 client's id  9 its place in the line  10 what becomes of it: "leave", "move", ''
 -- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
---         1 when the owner has no read hold any more, 0 when it has further ones, nil when it had none.
+--         1 when the owner has no read hold any more, 4 when moreover clients wait that know nothing of the line and have been told,
+--         0 when it has further holds, nil when it had none.
 local lock, channel, latch = KEYS[1], KEYS[2], KEYS[5]
 local lease, owner, publish, lifetime, repeated, last = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
 local heard, stand = 7, ARGV[10]

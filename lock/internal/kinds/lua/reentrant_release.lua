@@ -7,7 +7,8 @@
 --       7 what the server knows of listeners  8 client's id  9 its place in the line
 --       10 what becomes of it: ended ("leave"), moved to the end ("move") or nothing ('')
 -- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
---         1 when the lock is free now, 0 when the owner has further holds, nil when it has none.
+--         1 when the lock is free now, 4 when moreover clients wait that know nothing of the line, 0 when the owner has further holds, nil
+--         when it has none.
 local lock, channel, latch, line = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local lease, owner, publish, lifetime, repeated, last = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
 local heard, stand = 7, ARGV[10]

@@ -6,7 +6,7 @@
 --       and, only where they are not as usual: 2 publish command ('': nobody is told)  3 what the server knows of listeners
 --       4 client's place in the line  5 what becomes of it: ended ("leave"), moved to the end ("move") or nothing ('')  6 1 for a repeat
 -- Returns 1 when the lock is free now, 2 when moreover no other client waits as far as the server knows, 3 when nobody listens
---         either; nil when the owner had no hold.
+--         either, 4 when clients listen that know nothing of the line; nil when the owner had no hold.
 local lock, channel, latch, line = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local owner, publish, counted, place, stand = ARGV[1], ARGV[2] or 'PUBLISH', ARGV[3] or '1', ARGV[4], ARGV[5]
 local lifetime = '20000' -- of the latch, in ms
@@ -28,6 +28,6 @@ if stand ~= 'move' and redis.call('exists', line or lock) == 0 then -- nobody is
 end
 -- all_line.lua
 giveWay(line, place, stand)
-local alone = tellFree(line, channel, publish, counted, string.match(owner, '^(.*):'), '0', 1, nil, told)
+local waiting = tellFree(line, channel, publish, counted, string.match(owner, '^(.*):'), '0', 1, nil, told)
 redis.call('set', latch, owner, 'px', lifetime)
-return alone and 3 - alone or 1
+return waiting

@@ -9,7 +9,8 @@
 --       7 what the server knows of listeners  8 client's id  9 its place in the line
 --       10 what becomes of it: ended ("leave"), moved to the end ("move") or nothing ('')
 -- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
---         1 when the owner has no write hold any more, 0 when it has further ones, nil when it had none.
+--         1 when the owner has no write hold any more, 4 when moreover clients wait that know nothing of the line, 0 when it has further
+--         holds, nil when it had none.
 local lock, channel, latch = KEYS[1], KEYS[2], KEYS[5]
 local lease, owner, publish, lifetime, repeated = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local last, heard, stand = tonumber(ARGV[6]), 7, ARGV[10]
