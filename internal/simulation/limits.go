@@ -41,7 +41,9 @@ func (w *world) evictionFault(d *dice) {
 			if strings.Contains(key, o.name) {
 				o.lostUntil(deleted, time.Now().Add(latest))
 				if o.family == permits { // without their leases, the taken permits would never come back
-					srv.Do("DEL", o.name, permitsKey(o.name))
+					for _, part := range []string{o.name, permitsKey(o.name)} { // perhaps on two servers
+						w.at(part).Do("DEL", part)
+					}
 				}
 			}
 		}
