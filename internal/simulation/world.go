@@ -345,7 +345,7 @@ func (w *world) ran(s *fakeredis.Server, title string, c *fakeredis.Call, reply 
 	if len(c.Keys) > 0 {
 		key = c.Keys[0]
 	}
-	if why := forcedBy(title); why != nil && w.serves(s, key) && reply != any(int64(0)) && reply != nil {
+	if why := forcedBy(title); why != nil && reply != any(int64(0)) && reply != nil { // also a master just replaced tells the holders
 		for _, o := range w.objects {
 			if o.name == key {
 				o.lost(why)
