@@ -515,19 +515,35 @@ func TestPreferringWriterPassesReaders(t *testing.T) {
 // A client of Redisson's protocol that asks 2 ms after each message, to write, gets at least half of its equal share beside
 // processes of one or four callers each, of whom some read.
 func TestSlowWriterHasItsShare(t *testing.T) {
-	for _, test := range []struct{ processes, callers, readers int }{{1, 4, 0}, {2, 4, 0}, {2, 4, 2}, {1, 1, 0}, {2, 1, 0}, {1, 1, 1}} {
-		t.Run(fmt.Sprintf("%d times %d with %d", test.processes, test.callers, test.readers), func(t *testing.T) {
-			inVirtualTime(t, func(t *testing.T, w *world) { slowWriter(t, w, test.processes, test.callers, test.readers) })
+	const instant, short = 20 * time.Microsecond, 5 * time.Millisecond
+	for _, test := range []struct {
+		processes, callers, readers int
+		hold                        time.Duration
+	}{
+		{1, 4, 0, short}, {2, 4, 0, short}, {2, 4, 2, short}, {1, 1, 0, short}, {2, 1, 0, short}, {1, 1, 1, short},
+		{1, 4, 0, instant}, {2, 4, 2, instant},
+	} {
+		t.Run(fmt.Sprintf("%d times %d with %d of %v", test.processes, test.callers, test.readers, test.hold), func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				ours, theirs := slowWriter(t, w, test.processes, test.callers, test.readers, test.hold)
+				all := ours + theirs
+				if equal := all / (test.callers*test.processes + 1); 2*theirs < equal {
+					t.Errorf("the peer had %d of %d turns, want half of %d at least", theirs, all, equal)
+				}
+				if possible := int(slowWriterTime / test.hold); test.hold == short && all < possible*7/10 {
+					t.Errorf("%d turns of %v in %v", all, test.hold, slowWriterTime)
+				}
+			})
 		})
 	}
 }
 
-func slowWriter(t *testing.T, w *world, processes, callers, readers int) {
-	const length, hold = 4 * time.Second, 5 * time.Millisecond
+const slowWriterTime = 4 * time.Second
+
+func slowWriter(t *testing.T, w *world, processes, callers, readers int, hold time.Duration) (ours, theirs int) {
 	w.srv.Latency(100 * time.Microsecond)
-	end := time.Now().Add(length)
+	end := time.Now().Add(slowWriterTime)
 	var mu sync.Mutex
-	var ours, theirs int
 	var wg sync.WaitGroup
 	for range processes {
 		c := w.client(lock.Config{})
@@ -578,14 +594,8 @@ func slowWriter(t *testing.T, w *world, processes, callers, readers int) {
 		w.srv.Do("PUBLISH", jobReadWrite, "1")
 	}
 	wg.Wait()
-	all := ours + theirs
-	if equal := all / (callers*processes + 1); 2*theirs < equal {
-		t.Errorf("the peer had %d of %d turns, want half of %d at least", theirs, all, equal)
-	}
-	if possible := int(length / hold); all < possible*7/10 {
-		t.Errorf("%d turns of %v in %v", all, hold, length)
-	}
 	t.Logf("peer %d, others %d", theirs, ours)
 	w.srv.Latency(0)
 	w.sleep(26 * time.Second)
+	return ours, theirs
 }
