@@ -115,7 +115,7 @@ func without(owners []string, owner string) []string {
 	return slices.DeleteFunc(owners, func(o string) bool { return o == owner })
 }
 
-// outOfOrder are holds that began after the holds of later arrivals, for owners who stood in line once, were never dropped or
+// outOfOrder are holds that began after the holds of later arrivals, for owners who stood in line once, before their grant, were never dropped or
 // put in front, and were granted the lock once; and holds not granted by the server.
 func outOfOrder(events []Event, holds []Hold, dropped map[string]bool) []string {
 	place := make(map[[2]string]int) // of each owner by lock; below 0 if the place means nothing
@@ -131,8 +131,8 @@ func outOfOrder(events []Event, holds []Hold, dropped map[string]bool) []string 
 		case Fronted:
 			place[owner] = -1
 		case Granted:
-			if granted[owner] {
-				place[owner] = -1 // the hold had ended before its owner knew
+			if _, stood := place[owner]; granted[owner] || !stood {
+				place[owner] = -1 // the hold had ended before its owner knew, or a late request will stand in line
 			}
 			granted[owner] = true
 		}

@@ -105,6 +105,10 @@ func TestOrderOfHolds(t *testing.T) {
 			step{kind: locktorture.Queued, owner: "b"}, step{kind: locktorture.Granted, owner: "b"}, step{kind: locktorture.Queued, owner: "a"},
 			step{kind: locktorture.Granted, owner: "a"}), line(step{kind: locktorture.Granted, owner: "b"})...),
 			hold(1, 10, 20, owner("a")), hold(2, 30, 40, owner("b"))), ""},
+		{"out of order by one whose late request stands in line behind its hold", append(line(
+			step{kind: locktorture.Granted, owner: "b"}, step{kind: locktorture.Queued, owner: "a"}, step{kind: locktorture.Queued, owner: "b"},
+			step{kind: locktorture.Granted, owner: "a"}),
+			hold(1, 10, 20, owner("b")), hold(2, 30, 40, owner("a"))), ""},
 		{"without a grant", append(server, a, stranger), "has granted nothing"},
 	} {
 		want(t, c.name, history(c.events...).Violations(locktorture.Rules{Queue: true}), c.want)
