@@ -1,9 +1,11 @@
 package pipeline
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -45,18 +47,11 @@ func (l *Link) hangUp() { l.s.HangUp() }
 // lastReplies is the time to read replies after a failed write.
 const lastReplies = 100 * time.Millisecond
 
-// failedWriteLocked marks the link as failed by a write, of which unsent bytes are left. A server that closes the connection may
-// have answered before, and have said why. So readLoop goes on with what has arrived, until the end of the connection, and then
-// hangs up.
-func (l *Link) failedWriteLocked(err error, unsent int) {
-	for _, taken := range [][]entry{l.inflight, l.batch} {
-		for _, e := range slices.Backward(taken) {
-			if unsent -= e.size; unsent < 0 {
-				break
-			}
-			l.unsent++
-		}
-	}
+// failedWriteLocked marks the link as failed by a write of b, without the body, of which unsent bytes are left. A server that
+// closes the connection may have answered before, and have said why. So readLoop goes on with what has arrived, until the end of
+// the connection, and then hangs up.
+func (l *Link) failedWriteLocked(err error, unsent int, b []byte) {
+	l.countUnsentLocked(unsent, b)
 	if !l.failLocked(err) {
 		return
 	}
@@ -64,6 +59,38 @@ func (l *Link) failedWriteLocked(err error, unsent int) {
 	if !l.readsRest {
 		l.hangUp()
 	}
+}
+
+// countUnsentLocked finds the commands of which a failed write of b, without the body, has sent nothing.
+func (l *Link) countUnsentLocked(unsent int, b []byte) {
+	for _, taken := range [][]entry{l.inflight, l.batch} {
+		for _, e := range slices.Backward(taken) {
+			if unsent < e.size {
+				if unsent > 0 && e.replies > 1 {
+					l.begun = commandsIn(b[len(b)-e.size : len(b)-unsent])
+				}
+				return
+			}
+			l.unsent++
+			unsent -= e.size
+			b = b[:len(b)-(e.size-e.body.length())]
+		}
+	}
+}
+
+// commandsIn returns the number of commands that begin in b, the first part of encoded commands.
+func commandsIn(b []byte) (n int32) {
+	for len(b) > 0 {
+		line, rest, _ := bytes.Cut(b, []byte("\r\n"))
+		if line[0] == '*' {
+			n++
+			b = rest
+			continue
+		}
+		size, _ := strconv.Atoi(string(line[1:]))
+		b = rest[min(size+len("\r\n"), len(rest)):]
+	}
+	return n
 }
 
 // Failed reports whether the Link has failed, without waiting for a mutex.

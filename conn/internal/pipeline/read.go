@@ -124,7 +124,8 @@ func (l *Link) head() *entry {
 		l.nextBatchLocked()
 	}
 	left := l.batch[l.pos.Load():]
-	if len(left)+len(l.inflight) <= l.unsent {
+	switch sent := len(left) + len(l.inflight) - l.unsent; {
+	case sent <= 0, sent == 1 && l.begun > 0 && l.got >= l.begun:
 		return nil
 	}
 	return &left[0]

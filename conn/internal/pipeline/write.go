@@ -184,7 +184,7 @@ func (l *Link) writeLocked() {
 		l.spare = b[:0]
 	}
 	if err != nil {
-		l.failedWriteLocked(err, unsent)
+		l.failedWriteLocked(err, unsent, b)
 	}
 }
 

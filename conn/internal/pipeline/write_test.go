@@ -227,3 +227,63 @@ func TestGoodbyeAfterAFailedWrite(t *testing.T) {
 		})
 	}
 }
+
+// What a server says at the end of the connection is no reply to a command of a batch, of which a failed write has sent nothing.
+func TestGoodbyeWithinABatch(t *testing.T) {
+	cmds := []resp.Command{resp.Cmd("SET", "k", "*1\r\n$1\r\n*\r\n"), resp.Cmd("INCR", "n"), resp.Cmd("INCR", "n")}
+	for bytes := range len(cmds[0].Encoded()) + 2*len(cmds[1].Encoded()) {
+		synctest.Test(t, func(t *testing.T) {
+			ours, server := net.Pipe()
+			nc := &closingServer{Conn: ours, begin: make(chan struct{}), bytes: bytes}
+			l := openOver(nc, shared(limits(5*time.Second)))
+			var wg sync.WaitGroup
+			wg.Go(func() { want(t, l, "PONG", "PING") })
+			synctest.Wait()
+			var replies []resp.Value
+			var err, behind error
+			wg.Go(func() { replies, err = l.SendBatch(t.Context(), cmds) })
+			synctest.Wait()
+			wg.Go(func() { _, behind = l.Do(t.Context(), "INCR", "n") })
+			synctest.Wait()
+			close(nc.begin)
+			synctest.Wait()
+			whole, begun, left := 0, 0, bytes // commands received, as a whole and in part
+			for _, cmd := range cmds {
+				if left > 0 {
+					begun++
+				}
+				if left -= len(cmd.Encoded()); left >= 0 {
+					whole++
+				}
+			}
+			if _, err := io.WriteString(server, "+PONG\r\n"+strings.Repeat(":1\r\n", whole)+"-ERR goodbye\r\n"); err != nil {
+				t.Error(err)
+			}
+			_ = server.Close()
+			wg.Wait()
+			if len(replies) != begun {
+				t.Errorf("%d bytes sent: replies to %d commands, want %d", bytes, len(replies), begun)
+			}
+			for i, v := range replies {
+				if (v.Err() != nil) != (i >= whole) {
+					t.Errorf("%d bytes sent: command %d = %v, of %d received", bytes, i+1, v, whole)
+				}
+			}
+			wantFailure(t, behind, errNotSent, io.ErrClosedPipe)
+			switch {
+			case begun == len(cmds):
+				if err != nil {
+					t.Errorf("%d bytes sent: %v, want all replies", bytes, err)
+				}
+			case begun == 0:
+				wantFailure(t, err, errNotSent, io.ErrClosedPipe)
+			default:
+				wantFailure(t, err, errSent, io.ErrClosedPipe)
+			}
+			if told := err != nil && strings.Contains(err.Error(), "goodbye"); told != (whole == begun) {
+				t.Errorf("%d bytes sent: %v; with the server's reason: %v, want %v", bytes, err, told, whole == begun)
+			}
+			l.close()
+		})
+	}
+}
