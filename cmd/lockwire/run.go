@@ -27,9 +27,9 @@ code is that of PROGRAM, or 128 + n if the signal n ended it. Processes that PRO
 
 The lock is renewed while PROGRAM runs. If that fails, or the lock is taken away, the processes of PROGRAM get the
 signal TERM and, if they are still running shortly before the end of the lease, KILL; the exit code is then 76, as after
---at-most. The signals TERM, INT, HUP, QUIT, USR1 and USR2 are passed on to PROGRAM and its processes. If this process
-itself is killed, the lock stays until its lease ends; on Linux, PROGRAM is killed at the same time, but not the
-processes it has started.
+--at-most. The signals TERM, INT, HUP, QUIT, USR1 and USR2 are passed on to PROGRAM and its processes; HUP under nohup, and
+INT where a shell starts this process to ignore it, are ignored by both. If this process itself is killed, the lock stays
+until its lease ends; on Linux, PROGRAM is killed at the same time, but not the processes it has started.
 
 With --at-least, the lock stays taken for a while after the end of a short PROGRAM, so that a schedule runs it once
 although the clocks of machines differ. This process does not wait for that, except with the kinds fair, read, write and

@@ -4,6 +4,7 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"syscall"
@@ -168,6 +169,31 @@ func TestServerRunPassesSignals(t *testing.T) {
 }
 
 // The lock is taken away: the program gets TERM, with all its processes, and the exit code tells.
+// TestServerRunIgnoredSignals: nohup makes a command ignore HUP, and a shell makes a command in the background ignore INT. Then
+// neither the command nor the program ends.
+func TestServerRunIgnoredSignals(t *testing.T) {
+	s := redistest.Start(t, redistest.Options{})
+	for name, sig := range map[string]syscall.Signal{"HUP": syscall.SIGHUP, "INT": syscall.SIGINT} {
+		t.Run(name, func(t *testing.T) {
+			run := lockwireCommand(t, s.URL(), "run", "job", "--", "sh", "-c", "trap 'echo got TERM; exit 5' TERM; echo ready; while :; do read -r line; done")
+			shell := lockwireCommand(t, s.URL(), append([]string{"-c", `trap "" ` + name + `; exec "$@"`, "sh"}, run.Args...)...)
+			var err error
+			if shell.Path, err = exec.LookPath("sh"); err != nil {
+				t.Fatal(err)
+			}
+			j := &job{t: t, cmd: shell}
+			if j.stdin, err = shell.StdinPipe(); err != nil {
+				t.Fatal(err)
+			}
+			j.start()
+			j.line()
+			j.signal(sig)
+			j.signal(syscall.SIGTERM)
+			j.end().check(t, 5, "got TERM")
+		})
+	}
+}
+
 func TestServerRunLost(t *testing.T) {
 	s := redistest.Start(t, redistest.Options{})
 	j := startJob(t, s.URL(), "run", "job", "--lease", "4s", "--stop-before", "1600ms", "--", "sh", "-c",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"slices"
 	"sync"
 	"syscall"
 )
@@ -25,10 +26,12 @@ type interrupted struct{ signal os.Signal }
 
 func (e interrupted) Error() string { return e.signal.String() }
 
+// catchSignals leaves the signals out that this process was started to ignore, as nohup and a shell in the background do: then the
+// program ignores them, too.
 func catchSignals() *signals {
 	s := &signals{in: make(chan os.Signal, 16)}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
-	signal.Notify(s.in, passedSignals...)
+	signal.Notify(s.in, slices.DeleteFunc(slices.Clone(passedSignals), signal.Ignored)...)
 	s.wg.Go(s.deliver)
 	return s
 }
