@@ -594,7 +594,6 @@ func slowWriter(t *testing.T, w *world, processes, callers, readers int, hold ti
 		w.srv.Do("PUBLISH", jobReadWrite, "1")
 	}
 	wg.Wait()
-	t.Logf("peer %d, others %d", theirs, ours)
 	w.srv.Latency(0)
 	w.sleep(26 * time.Second)
 	return ours, theirs
