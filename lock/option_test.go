@@ -1,8 +1,10 @@
 package lock_test
 
 import (
+	"context"
 	"math"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/lockwire/lockwire/lock"
@@ -55,4 +57,48 @@ func TestLeasesOfCenturies(t *testing.T) {
 		}
 		w.srv.Do("DEL", "permits")
 	})
+}
+
+// Who does not wait for the setup of permits learns that there is none, also behind a caller of its process who does.
+func TestNoSetupBehindAWaitForSetup(t *testing.T) {
+	for _, kind := range []string{"semaphore", "permits"} {
+		inVirtualTime(t, func(t *testing.T, w *world) {
+			c := w.client(lock.Config{})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			acquire := func(opts ...lock.Option) error { return c.Semaphore("sem").Acquire(ctx, 1, opts...) }
+			if kind == "permits" {
+				acquire = func(opts ...lock.Option) error {
+					_, err := c.PermitSemaphore("sem").Acquire(ctx, append(opts, lock.For(time.Hour))...)
+					return err
+				}
+			}
+			first := make(chan error, 1)
+			go func() { first <- acquire(lock.WaitForSetup()) }()
+			synctest.Wait()
+			wantErr(t, kind+": Acquire without a setup", acquire(), lock.ErrNotSet)
+			w.srv.Do("SET", "sem", "0", "PX", "10000")
+			second := make(chan error, 1)
+			go func() { second <- acquire() }()
+			w.sleep(9 * time.Second)
+			select {
+			case err := <-second:
+				t.Errorf("%s: Acquire of a semaphore without a free permit = %v", kind, err)
+			default:
+			}
+			w.sleep(3 * time.Second)
+			select {
+			case err := <-second:
+				wantErr(t, kind+": Acquire after the deletion", err, lock.ErrNotSet)
+			default:
+				t.Errorf("%s: Acquire waits on after the deletion", kind)
+			}
+			w.srv.Do("SET", "sem", "1")
+			if err := <-first; err != nil {
+				t.Errorf("%s: Acquire with WaitForSetup = %v", kind, err)
+			}
+			w.sleep(time.Minute)
+			w.srv.Do("FLUSHALL")
+		})
+	}
 }

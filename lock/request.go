@@ -271,6 +271,7 @@ type waiter struct {
 
 	counted bool // in Client.queued; constant after newWaiter
 	inLine  bool // of this process, so not in a queue; only the waiter uses it
+	behind  bool // not for the setup of permits itself, it stands behind a waiter that does; constant after newWaiter
 
 	next, prev *waiter // guarded by table.mu
 }

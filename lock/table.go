@@ -19,6 +19,7 @@ type entry struct {
 	parked      *pubsub.Watch // the watch of an empty line
 	idle        uint8         // sweeps since parking
 	elsewhere   waiting       // who waited in other processes at the last release
+	setups      uint32        // waiters that wait for the setup of permits, too
 	unanswered  int           // acquires without an answer that are not undone yet
 	failure     error         // of the last attempt of a line, for waiters that have not asked; nil if it had an answer
 	place       any           // this process's place in the server's line; nil for none

@@ -44,6 +44,10 @@ func (w *waiter) join() {
 	if e.place == nil {
 		e.place, w.place = w.place, nil
 	}
+	if w.setup {
+		e.setups++
+	}
+	w.behind = !w.setup && e.setups > 0
 	if w.prev = e.last; w.prev != nil {
 		w.prev.next = w
 	} else {
@@ -70,8 +74,11 @@ func (w *waiter) wait(ctx context.Context) (lease *Lease, err error) {
 
 // awaitFront waits for the turn of w. It reports done if w acquired the lock, or failed, before its turn.
 func (w *waiter) awaitFront(ctx context.Context) (done bool, err error) {
-	var again <-chan time.Time // for an Owner, who may hold the lock already while the waiters in front wait
-	if w.state != nil && !w.why.refused() {
+	var again <-chan time.Time
+	switch {
+	case w.behind:
+		again = time.After(0)
+	case w.state != nil && !w.why.refused(): // an Owner may hold the lock already while the waiters in front wait
 		again = time.After(w.client.pace.PollMin)
 	}
 	for !w.front.Load() {
@@ -97,6 +104,9 @@ func (w *waiter) lookInLine(ctx context.Context) (done bool, again <-chan time.T
 	c := w.client
 	attempts, cancel := c.untilClose(ctx)
 	defer cancel()
+	if w.behind {
+		return w.lookForSetup(attempts)
+	}
 	granted, _, err := w.attempt(attempts)
 	if granted || err != nil && !passing(err) {
 		return true, nil, err
@@ -105,6 +115,16 @@ func (w *waiter) lookInLine(ctx context.Context) (done bool, again <-chan time.T
 		again = time.After(c.pace.PollMax)
 	}
 	return false, again, nil
+}
+
+// lookForSetup is lookInLine for a waiter in whose place the waiter in front would wait for the setup of permits.
+func (w *waiter) lookForSetup(ctx context.Context) (done bool, again <-chan time.Time, err error) {
+	c := w.client
+	info, err := w.target.info(ctx, c.scripts)
+	if err == nil && !info.Permits.Set {
+		return true, nil, c.about(w.target.name, ErrNotSet)
+	}
+	return false, time.After(c.pace.PollMax), nil // the waiter at the front reports a failure
 }
 
 // stopWaiting ends a wait after the end of ctx or of the client, unless the lock was handed over before.
@@ -169,6 +189,9 @@ func (w *waiter) leave() {
 	var parked bool
 	var place any
 	c.table.mu.Lock()
+	if w.setup {
+		e.setups--
+	}
 	if w.next != nil {
 		w.next.prev = w.prev
 	} else {
