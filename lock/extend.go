@@ -150,7 +150,7 @@ func (g *group) extend(ctx context.Context, d time.Duration) error {
 		return err
 	}
 	return g.ask(ctx, func(p *Lease) error {
-		ctx, cancel := context.WithTimeout(p.client.life, watchdog.Limit(p.client.cfg.Lease))
+		ctx, cancel := context.WithTimeout(p.client.living(ctx), watchdog.Limit(p.client.cfg.Lease))
 		defer cancel()
 		return p.Extend(ctx, d)
 	})

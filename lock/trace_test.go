@@ -298,11 +298,11 @@ func TestCommandsHaveTheContextOfTheCaller(t *testing.T) {
 				c.Plain("k").Lock, c.FasterMulti("k", "1").Lock, c.ReadWrite("k").Read().Lock, newMulti(t, reentrants(c, "a", "b")...).Lock,
 				p.redlock(t, lock.RedlockConfig{}, false).Lock, p.redlock(t, lock.RedlockConfig{}, false).TryLock,
 			} {
-				lease, err := take(ctx)
+				lease, err := take(ctx, lock.For(10*time.Second))
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := lease.Unlock(ctx); err != nil {
+				if err := errors.Join(lease.Check(ctx), lease.Extend(ctx, 20*time.Second), lease.Unlock(ctx)); err != nil {
 					t.Fatal(err)
 				}
 			}
