@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -206,6 +207,8 @@ type change struct {
 	keys    []string
 	args    []any
 	latch   string
+	tells   bool          // may wake waiters
+	atZero  bool          // with tells: only with the outcome 0
 	start   clock.Instant // before the first request
 	returns int           // permits given back
 	gives   bool          // gives something back: changes of this sort may be made in any order
@@ -243,11 +246,13 @@ func (h *Handle) makeChange(ctx context.Context, operation string, givesBack boo
 	}
 	defer done()
 	x := &change{client: c, target: t, script: t.kind.More[operation], keys: t.keys(), args: args, latch: newLatch(t), start: c.now(), gives: givesBack}
+	x.tells = t.kind.permits && operation != "drain" || operation == "down" || operation == "delete"
+	x.atZero = operation == "down"
 	if operation == "set" { // a script of semaphores of all kinds
 		x.keys = x.keys[:2]
 	}
-	if givesBack && len(args) > 0 {
-		x.returns, _ = args[0].(int)
+	if givesBack {
+		x.returns = x.number()
 	}
 	j, err := x.begin(ctx)
 	if j == nil {
@@ -259,6 +264,14 @@ func (h *Handle) makeChange(ctx context.Context, operation string, givesBack boo
 	case <-ctx.Done():
 		return 0, x.client.about(x.target.name, fmt.Errorf("%w: %w", ErrUncertain, err))
 	}
+}
+
+// number returns the number of permits, or the count, that the change is about; 0 for none.
+func (x *change) number() (n int) {
+	if len(x.args) > 0 {
+		n, _ = x.args[0].(int)
+	}
+	return n
 }
 
 // begin sends the change. After a failure, begin may leave the change to the returned job, with the reason.
@@ -306,7 +319,12 @@ func (x *change) call(last int64) *remote.Call {
 func (x *change) callBy(last int64) *remote.Call {
 	c, t := x.client, x.target
 	args := append(append([]any{changeLife.Milliseconds(), c.channels.Publishing(t.kind.silent)}, x.args...), last)
-	return &remote.Call{Script: x.script, Lock: t.remote(), Keys: t.lined(append(slices.Clone(x.keys), x.latch)), Args: t.lineArgs(c, args)}
+	l := t.remote()
+	if n := x.number(); n > 0 { // Redisson wakes as many waiters
+		l.Message = strconv.Itoa(n)
+	}
+	return &remote.Call{Script: x.script, Lock: l, Keys: t.lined(append(slices.Clone(x.keys), x.latch)), Args: t.lineArgs(c, args),
+		Tells: x.tells, AtZero: x.atZero}
 }
 
 // answered records the server's reply. An unexpected reply is an error.

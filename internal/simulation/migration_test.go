@@ -129,3 +129,75 @@ func TestLockWhileKeysAreRefused(t *testing.T) {
 		}
 	})
 }
+
+// Waiters for a semaphore or a latch are woken while its slot is open and its keys have moved: they listen where the slot still is.
+func TestSynchronizersWakeUpWhileSlotMigrates(t *testing.T) {
+	type course struct {
+		before, wait, free func(ctx context.Context, c *lock.Client) error
+	}
+	count := course{
+		func(ctx context.Context, c *lock.Client) error {
+			_, err := c.CountDownLatch("mylock").TrySetCount(ctx, 1)
+			return err
+		},
+		func(ctx context.Context, c *lock.Client) error { return c.CountDownLatch("mylock").Wait(ctx) },
+		func(ctx context.Context, c *lock.Client) error { return c.CountDownLatch("mylock").CountDown(ctx) },
+	}
+	deleted := count
+	deleted.free = func(ctx context.Context, c *lock.Client) error {
+		_, err := c.CountDownLatch("mylock").Delete(ctx)
+		return err
+	}
+	permits := course{
+		func(ctx context.Context, c *lock.Client) error {
+			_, err := c.PermitSemaphore("mylock").TrySetPermits(ctx, 0)
+			return err
+		},
+		func(ctx context.Context, c *lock.Client) error {
+			l, err := c.PermitSemaphore("mylock").Acquire(ctx)
+			if err != nil {
+				return err
+			}
+			return l.Unlock(ctx)
+		},
+		func(ctx context.Context, c *lock.Client) error { return c.PermitSemaphore("mylock").AddPermits(ctx, 1) },
+	}
+	for name, k := range map[string]course{
+		"Semaphore": {
+			func(ctx context.Context, c *lock.Client) error {
+				_, err := c.Semaphore("mylock").TrySetPermits(ctx, 0)
+				return err
+			},
+			func(ctx context.Context, c *lock.Client) error { return c.Semaphore("mylock").Acquire(ctx, 2) },
+			func(ctx context.Context, c *lock.Client) error { return c.Semaphore("mylock").Release(ctx, 2) },
+		},
+		"PermitSemaphore": permits, "CountDownLatch": count, "CountDownLatch deleted": deleted,
+	} {
+		t.Run(name, func(t *testing.T) {
+			inFleet(t, lock.Config{}, func(t *testing.T, f *fleet) {
+				other, err := lock.New(f.cluster, lock.Config{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer other.Close()
+				if err := k.before(t.Context(), f.client); err != nil {
+					t.Fatal(err)
+				}
+				free := make(chan time.Time, 1)
+				time.AfterFunc(time.Second/2, func() {
+					f.opens(t, len(f.servers[0].Keys()))
+					if err := k.free(context.Background(), f.client); err != nil {
+						t.Error(err)
+					}
+					free <- time.Now()
+				})
+				if err := k.wait(t.Context(), other); err != nil {
+					t.Fatal(err)
+				}
+				if took := time.Since(<-free); took > 200*time.Millisecond {
+					t.Errorf("the waiter goes on %v later", took)
+				}
+			})
+		})
+	}
+}

@@ -41,6 +41,7 @@ type Call struct {
 	Once   bool   // no further attempts here
 	Lined  bool   // is about the line, without which a script runs apart: waits for the end of the migration
 	Tells  bool   // may free the lock
+	AtZero bool   // with Tells: only if it returns 0
 	Spares bool   // does without all keys but the lock and latches, if they are on two nodes
 	Loose  bool   // in a batch: may run before or after the other calls
 	Apart  *bool  // set after a run apart; may be nil
@@ -106,7 +107,7 @@ func (r *Runner) Divide(ctx context.Context, d conn.Doer, x *Call, err error) (v
 	begin, pause := time.Now(), apartMin
 	for {
 		v, err = r.runApart(ctx, d, x)
-		if err == nil && x.Tells {
+		if err == nil && x.frees(v) {
 			r.tellSource(ctx, x.Lock)
 		}
 		switch late, less := errors.Is(err, ErrLate), x.less(ctx, err); {
@@ -126,6 +127,12 @@ func (r *Runner) Divide(ctx context.Context, d conn.Doer, x *Call, err error) (v
 			return v, err
 		}
 	}
+}
+
+// frees reports whether x with the reply v may have freed the lock.
+func (x *Call) frees(v resp.Value) bool {
+	n, err := v.Int()
+	return x.Tells && !(x.AtZero && (err != nil || n != 0))
 }
 
 // errMayCome is the reply to a request while an earlier request of the same owner may still arrive.
