@@ -374,19 +374,25 @@ func checkEmbedded(fsys fs.FS, sources []source) (problems []string) {
 	if err != nil {
 		return []string{err.Error()}
 	}
-	count := map[string]int{}
+	var patterns []string
 	for _, s := range sources {
 		for line := range strings.Lines(s.text) {
 			if list, ok := strings.CutPrefix(strings.TrimSpace(line), "//go:embed "); ok {
-				for _, name := range strings.Fields(list) {
-					count[path.Join(s.dir, name)]++
+				for _, pattern := range strings.Fields(list) {
+					patterns = append(patterns, path.Join(s.dir, pattern))
 				}
 			}
 		}
 	}
 	for _, name := range names {
-		if strings.HasSuffix(name, ".lua") && count[name] != 1 {
-			problems = append(problems, fmt.Sprintf("%s: embedded %d times, want once", name, count[name]))
+		n := 0
+		for _, pattern := range patterns {
+			if matches, _ := path.Match(pattern, name); matches {
+				n++
+			}
+		}
+		if strings.HasSuffix(name, ".lua") && n != 1 {
+			problems = append(problems, fmt.Sprintf("%s: embedded %d times, want once", name, n))
 		}
 	}
 	return problems

@@ -1,32 +1,24 @@
 package kinds
 
 import (
-	_ "embed"
+	"embed"
 
 	"github.com/lockwire/lockwire/script"
 )
 
-var (
-	//go:embed lua/latch_acquire.lua
-	latchAcquire string
-	//go:embed lua/latch_set.lua
-	latchSet string
-	//go:embed lua/latch_down.lua
-	latchDown string
-	//go:embed lua/latch_delete.lua
-	latchDelete string
-)
+//go:embed lua/latch_*.lua
+var latchLua embed.FS
 
 // CountDown is Redisson's RCountDownLatch.
 var CountDown = &Lazy[*Kind]{Make: func() *Kind {
 	return &Kind{
 		Name:    "latch",
 		channel: countdownPrefix,
-		Acquire: named("latch_acquire", latchAcquire),
+		Acquire: named("latch_acquire", latchLua),
 		More: map[string]*script.Script{
-			"set":    named("latch_set", latchSet),
-			"down":   named("latch_down", latchDown),
-			"delete": named("latch_delete", latchDelete),
+			"set":    named("latch_set", latchLua),
+			"down":   named("latch_down", latchLua),
+			"delete": named("latch_delete", latchLua),
 		},
 	}
 }}

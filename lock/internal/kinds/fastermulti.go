@@ -1,28 +1,14 @@
 package kinds
 
 import (
-	_ "embed"
+	"embed"
 	"encoding/base64"
 
 	"github.com/lockwire/lockwire/lock/internal/highway"
 )
 
-var (
-	//go:embed lua/fastermulti_acquire.lua
-	fasterMultiAcquire string
-	//go:embed lua/fastermulti_release.lua
-	fasterMultiRelease string
-	//go:embed lua/fastermulti_undo.lua
-	fasterMultiUndo string
-	//go:embed lua/fastermulti_renew.lua
-	fasterMultiRenew string
-	//go:embed lua/fastermulti_force.lua
-	fasterMultiForce string
-	//go:embed lua/fastermulti_info.lua
-	fasterMultiInfo string
-	//go:embed lua/fastermulti_values.lua
-	fasterMultiValues string
-)
+//go:embed lua/fastermulti_*.lua
+var fasterMultiLua embed.FS
 
 // FasterMulti is Redisson's lock of getMultiLock with a group and values: a hash with all taken values. An owner here is an
 // owner of a usual kind followed by its values, with spaces in between; Force and Info get the values as their last ARGV.
@@ -30,17 +16,14 @@ var FasterMulti = &Lazy[*Kind]{Make: func() *Kind {
 	return &Kind{
 		Name:    "fastermulti",
 		channel: channelPrefix,
-		Acquire: named("fastermulti_acquire", fasterMultiAcquire),
-		Release: named("fastermulti_release", giving(fasterMultiRelease)),
-		Undo:    named("fastermulti_undo", giving(fasterMultiUndo)),
-		Renew:   named("fastermulti_renew", fasterMultiRenew),
-		Force:   named("fastermulti_force", fasterMultiForce),
-		Info:    named("fastermulti_info", fasterMultiInfo),
+		Acquire: named("fastermulti_acquire", fasterMultiLua),
+		Release: named("fastermulti_release", fasterMultiLua),
+		Undo:    named("fastermulti_undo", fasterMultiLua),
+		Renew:   named("fastermulti_renew", fasterMultiLua),
+		Force:   named("fastermulti_force", fasterMultiLua),
+		Info:    named("fastermulti_info", fasterMultiLua),
 	}
 }}
-
-// giving returns a script's source with the function of fastermulti_values.lua.
-func giving(source string) string { return with(source, "fastermulti_values.lua", fasterMultiValues) }
 
 // ValueField returns the field of a value in the hash of its group, as in Redisson with StringCodec.
 func ValueField(value string) string {

@@ -1,35 +1,21 @@
 package kinds
 
-import _ "embed"
+import "embed"
 
-var (
-	//go:embed lua/plain_acquire.lua
-	plainAcquire string
-	//go:embed lua/plain_release.lua
-	plainRelease string
-	//go:embed lua/plain_keep.lua
-	plainKeep string
-	//go:embed lua/plain_undo.lua
-	plainUndo string
-	//go:embed lua/plain_renew.lua
-	plainRenew string
-	//go:embed lua/plain_force.lua
-	plainForce string
-	//go:embed lua/plain_info.lua
-	plainInfo string
-)
+//go:embed lua/plain_*.lua
+var plainLua embed.FS
 
 // Plain is the lock of redsync, redislock and others: a string.
 var Plain = &Lazy[*Kind]{Make: func() *Kind {
 	return &Kind{
 		Name:    "plain",
 		channel: channelPrefix,
-		Acquire: named("plain_acquire", plainAcquire),
-		Release: named("plain_release", plainRelease),
-		Keep:    named("plain_keep", plainKeep),
-		Undo:    named("plain_undo", plainUndo),
-		Renew:   named("plain_renew", plainRenew),
-		Force:   named("plain_force", plainForce),
-		Info:    named("plain_info", plainInfo),
+		Acquire: named("plain_acquire", plainLua),
+		Release: named("plain_release", plainLua),
+		Keep:    named("plain_keep", plainLua),
+		Undo:    named("plain_undo", plainLua),
+		Renew:   named("plain_renew", plainLua),
+		Force:   named("plain_force", plainLua),
+		Info:    named("plain_info", plainLua),
 	}
 }}

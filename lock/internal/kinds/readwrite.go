@@ -1,41 +1,17 @@
 package kinds
 
 import (
-	_ "embed"
+	"embed"
 
 	"github.com/lockwire/lockwire/script"
 )
 
-var (
-	//go:embed lua/read_acquire.lua
-	readAcquire string
-	//go:embed lua/read_release.lua
-	readRelease string
-	//go:embed lua/read_undo.lua
-	readUndo string
-	//go:embed lua/read_leave.lua
-	readLeave string
-	//go:embed lua/read_renew.lua
-	readRenew string
-	//go:embed lua/write_acquire.lua
-	writeAcquire string
-	//go:embed lua/write_release.lua
-	writeRelease string
-	//go:embed lua/write_leave.lua
-	writeLeave string
-	//go:embed lua/write_undo.lua
-	writeUndo string
-	//go:embed lua/write_downgrade.lua
-	writeDowngrade string
-	//go:embed lua/readwrite_force.lua
-	readwriteForce string
-	//go:embed lua/readwrite_info.lua
-	readwriteInfo string
-)
+//go:embed lua/read_*.lua lua/write_*.lua lua/readwrite_*.lua
+var readWriteLua embed.FS
 
 var (
-	forceOfBothHalves = &Lazy[*script.Script]{Make: func() *script.Script { return named("readwrite_force", readwriteForce) }}
-	infoOfBothHalves  = &Lazy[*script.Script]{Make: func() *script.Script { return named("readwrite_info", readwriteInfo) }}
+	forceOfBothHalves = &Lazy[*script.Script]{Make: func() *script.Script { return named("readwrite_force", readWriteLua) }}
+	infoOfBothHalves  = &Lazy[*script.Script]{Make: func() *script.Script { return named("readwrite_info", readWriteLua) }}
 )
 
 // writeSuffix follows the owner of a write lock in the lock's hash.
@@ -48,21 +24,16 @@ var Read = &Lazy[*Kind]{Make: func() *Kind {
 		channel: readWritePrefix,
 		Keys:    readWriteKeys,
 		Reads:   true,
-		Acquire: named("read_acquire", readAcquire),
-		Release: named("read_release", leaving(readRelease)),
-		Undo:    named("read_undo", leaving(readUndo)),
-		Renew:   named("read_renew", readRenew),
-		Hold:    named("plain_renew", plainRenew),
+		Acquire: named("read_acquire", readWriteLua),
+		Release: named("read_release", readWriteLua),
+		Undo:    named("read_undo", readWriteLua),
+		Renew:   named("read_renew", readWriteLua),
+		Hold:    named("plain_renew", plainLua),
 		Force:   forceOfBothHalves.Get(),
 		Info:    infoOfBothHalves.Get(),
 		Quit:    quit.Get(),
 	}
 }}
-
-// leaving returns a script's source with the texts of read_leave.lua and write_leave.lua.
-func leaving(source string) string {
-	return with(with(source, "read_leave.lua", readLeave), "write_leave.lua", writeLeave)
-}
 
 // Write is the half of Redisson's RReadWriteLock for writers.
 var Write = &Lazy[*Kind]{Make: func() *Kind {
@@ -72,13 +43,13 @@ var Write = &Lazy[*Kind]{Make: func() *Kind {
 		Keys:      readWriteKeys,
 		Reads:     true,
 		Suffix:    writeSuffix,
-		Acquire:   named("write_acquire", writeAcquire),
-		Release:   named("write_release", leaving(writeRelease)),
-		Undo:      named("write_undo", leaving(writeUndo)),
+		Acquire:   named("write_acquire", readWriteLua),
+		Release:   named("write_release", readWriteLua),
+		Undo:      named("write_undo", readWriteLua),
 		Renew:     Reentrant.Get().Renew, // the hash stores a writer like the owner of a reentrant lock
 		Force:     forceOfBothHalves.Get(),
 		Info:      infoOfBothHalves.Get(),
-		Downgrade: named("write_downgrade", writeDowngrade),
+		Downgrade: named("write_downgrade", readWriteLua),
 		Quit:      quit.Get(),
 	}
 }}

@@ -1,40 +1,14 @@
 package kinds
 
-import _ "embed"
+import "embed"
 
 var (
-	//go:embed lua/reentrant_acquire.lua
-	reentrantAcquire string
-	//go:embed lua/reentrant_take.lua
-	reentrantTake string
-	//go:embed lua/reentrant_holder.lua
-	reentrantHolder string
-	//go:embed lua/reentrant_release.lua
-	reentrantRelease string
-	//go:embed lua/reentrant_single.lua
-	reentrantSingle string
-	//go:embed lua/reentrant_undo.lua
-	reentrantUndo string
-	//go:embed lua/reentrant_renew.lua
-	reentrantRenew string
-	//go:embed lua/reentrant_force.lua
-	reentrantForce string
-	//go:embed lua/reentrant_handover.lua
-	reentrantHandover string
-	//go:embed lua/reentrant_keep.lua
-	reentrantKeep string
-	//go:embed lua/reentrant_info.lua
-	reentrantInfo string
-	//go:embed lua/nonreentrant_acquire.lua
-	nonreentrantAcquire string
-	//go:embed lua/fenced_acquire.lua
-	fencedAcquire string
-	//go:embed lua/fenced_draw.lua
-	fencedDraw string
-	//go:embed lua/fenced_handover.lua
-	fencedHandover string
-	//go:embed lua/fenced_info.lua
-	fencedInfo string
+	//go:embed lua/reentrant_*.lua
+	reentrantLua embed.FS
+	//go:embed lua/nonreentrant_*.lua
+	nonReentrantLua embed.FS
+	//go:embed lua/fenced_*.lua
+	fencedLua embed.FS
 )
 
 // Reentrant is Redisson's RLock.
@@ -42,29 +16,23 @@ var Reentrant = &Lazy[*Kind]{Make: func() *Kind {
 	return &Kind{
 		Name:     "reentrant",
 		channel:  channelPrefix,
-		Acquire:  named("reentrant_acquire", taking(reentrantAcquire)),
-		Release:  named("reentrant_release", reentrantRelease),
-		Undo:     named("reentrant_undo", reentrantUndo),
-		Renew:    named("reentrant_renew", reentrantRenew),
-		Force:    named("reentrant_force", holding(reentrantForce)),
-		Info:     named("reentrant_info", holding(reentrantInfo)),
-		HandOver: named("reentrant_handover", reentrantHandover),
-		Single:   named("reentrant_single", reentrantSingle),
-		Keep:     named("reentrant_keep", reentrantKeep),
+		Acquire:  named("reentrant_acquire", reentrantLua),
+		Release:  named("reentrant_release", reentrantLua),
+		Undo:     named("reentrant_undo", reentrantLua),
+		Renew:    named("reentrant_renew", reentrantLua),
+		Force:    named("reentrant_force", reentrantLua),
+		Info:     named("reentrant_info", reentrantLua),
+		HandOver: named("reentrant_handover", reentrantLua),
+		Single:   named("reentrant_single", reentrantLua),
+		Keep:     named("reentrant_keep", reentrantLua),
 		Quit:     quit.Get(),
 	}
 }}
 
-// taking returns a script's source with the text of reentrant_take.lua.
-func taking(source string) string { return with(source, "reentrant_take.lua", reentrantTake) }
-
-// holding returns a script's source with the text of reentrant_holder.lua.
-func holding(source string) string { return with(source, "reentrant_holder.lua", reentrantHolder) }
-
 // NonReentrant is stored as Reentrant, and refuses the owner of the lock.
 var NonReentrant = &Lazy[*Kind]{Make: func() *Kind {
 	k := like(Reentrant.Get(), "nonreentrant")
-	k.Acquire = named("nonreentrant_acquire", taking(nonreentrantAcquire))
+	k.Acquire = named("nonreentrant_acquire", nonReentrantLua, reentrantLua)
 	return k
 }}
 
@@ -79,11 +47,8 @@ var Spin = &Lazy[*Kind]{Make: func() *Kind {
 var Fenced = &Lazy[*Kind]{Make: func() *Kind {
 	k := like(Reentrant.Get(), "fenced")
 	k.Token = tokenKey
-	k.Acquire = named("fenced_acquire", taking(drawing(fencedAcquire)))
-	k.Info = named("fenced_info", holding(fencedInfo))
-	k.HandOver = named("fenced_handover", drawing(fencedHandover))
+	k.Acquire = named("fenced_acquire", fencedLua, reentrantLua)
+	k.Info = named("fenced_info", fencedLua, reentrantLua)
+	k.HandOver = named("fenced_handover", fencedLua, reentrantLua)
 	return k
 }}
-
-// drawing returns a script's source with the function of fenced_draw.lua.
-func drawing(source string) string { return with(source, "fenced_draw.lua", fencedDraw) }
