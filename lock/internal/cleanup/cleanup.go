@@ -154,10 +154,10 @@ func (u *Cleanup) startLocked() {
 		u.started = true
 		u.wg.Go(u.loop)
 	}
-	u.wakeLocked()
+	u.wake()
 }
 
-func (u *Cleanup) wakeLocked() {
+func (u *Cleanup) wake() {
 	select {
 	case u.signal <- struct{}{}:
 	default:

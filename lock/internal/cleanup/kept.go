@@ -91,10 +91,7 @@ func (u *Cleanup) keep(l *keptList, w Confirmed) {
 // Lost notes that a master may have been replaced. It takes no mutex.
 func (u *Cleanup) Lost() {
 	u.lost.Store(true)
-	select {
-	case u.signal <- struct{}{}:
-	default:
-	}
+	u.wake()
 }
 
 // againLane is the lane of the goroutine that makes jobs for kept work.
@@ -165,5 +162,5 @@ func (u *Cleanup) sendAgain(at time.Time, loss bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.returned = append(u.returned, batch{againLane, jobs})
-	u.wakeLocked()
+	u.wake()
 }

@@ -120,7 +120,7 @@ func (u *Cleanup) flushLatches(latches []latch) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.flushed = true
-	u.wakeLocked()
+	u.wake()
 }
 
 // forget deletes latches. After a failure, latches stay until they expire.

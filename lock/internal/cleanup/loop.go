@@ -220,7 +220,7 @@ func (u *Cleanup) run(b batch) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.returned = append(u.returned, b)
-	u.wakeLocked()
+	u.wake()
 }
 
 // send runs jobs that have their turns, in one write.
