@@ -203,7 +203,7 @@ func (l *leaving) Name() string       { return l.target.name }
 func (l *leaving) Rank() cleanup.Rank { return cleanup.Undo }
 func (l *leaving) Call() *remote.Call {
 	c, t := l.client, l.target
-	return &remote.Call{Script: t.kind.Quit, Lock: t.remote(), Keys: t.lined(t.keys()[:2]), Lined: true, Loose: true,
+	return &remote.Call{Script: t.kind.Quit, Lock: t.remote(), Keys: t.lined(t.keys()[:2]), Lined: true,
 		Args: []any{c.channels.Publishing(t.kind.silent), c.channels.ListenersKnown(t.kind.silent), c.id, l.place, t.kind.permits}}
 }
 

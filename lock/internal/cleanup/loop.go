@@ -232,7 +232,7 @@ func (u *Cleanup) send(life context.Context, jobs []*Job, limit time.Duration) {
 		runs[i] = j.work.Call()
 		runs[i].Once = true
 		calls[i] = runs[i].Script.Call(runs[i].Keys, runs[i].Args...)
-		if runs[i].Loose {
+		if runs[i].Lined {
 			calls[i] = calls[i].AnyOrder()
 		}
 	}

@@ -39,11 +39,10 @@ type Call struct {
 	Args   []any
 	Leaves bool   // may run on the source node of a migrating slot
 	Once   bool   // no further attempts here
-	Lined  bool   // is about the line, without which a script runs apart: waits for the end of the migration
+	Lined  bool   // is about the line alone: never runs apart, where a script has no line, and needs no place in the order of a batch
 	Tells  bool   // may free the lock
 	AtZero bool   // with Tells: only if it returns 0
 	Spares bool   // does without all keys but the lock and latches, if they are on two nodes
-	Loose  bool   // in a batch: may run before or after the other calls
 	Apart  *bool  // set after a run apart; may be nil
 	Again  func() // called before each request after a refused one; may be nil
 	// Less returns a call with the same purpose for keys on two nodes, nil if there is none at present. It is called once, and may be nil.
