@@ -23,30 +23,32 @@ type report struct {
 
 // reports has what the nodes say of masters and their replicas. The Cluster's mu guards reports.
 type reports struct {
-	latest [2]report       // the latest reports of two nodes, newest first: a master's own does not displace a usable one
-	first  map[string]bool // the masters of the first report
-	had    map[string]bool // masters reported with a replica
-	owned  map[string]bool // masters of all reports
-
-	named map[string]conn.Succession // the answers to SuccessionOf
+	latest  [2]report                  // the latest reports of two nodes, newest first: a master's own does not displace a usable one
+	masters map[string]reported        // the masters of all reports, by id
+	named   map[string]conn.Succession // the answers to SuccessionOf
 }
+
+// reported is what the reports have said of a master.
+type reported struct {
+	first      bool // the first report names it
+	hadReplica bool
+}
+
+// bare reports whether a master is one of the first, and never had a replica.
+func (s *reports) bare(id string) bool { return s.masters[id] == reported{first: true} }
 
 // note stores a report.
 func (c *Cluster) note(r report) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := &c.reports
-	if s.first == nil {
-		s.first, s.had, s.owned = make(map[string]bool), make(map[string]bool), make(map[string]bool)
-		for _, id := range r.ids {
-			s.first[id] = true
-		}
+	first := s.masters == nil
+	if first {
+		s.masters = make(map[string]reported)
 	}
 	for i, id := range r.ids {
-		s.owned[id] = true
-		if len(r.backups[i]) > 0 {
-			s.had[id] = true
-		}
+		m := s.masters[id]
+		s.masters[id] = reported{m.first || first, m.hadReplica || len(r.backups[i]) > 0}
 	}
 	if s.latest[0].from != r.from {
 		s.latest[1] = s.latest[0]
@@ -160,7 +162,7 @@ func (c *Cluster) known(slot int, since time.Time) (conn.Succession, bool) {
 		if !since.IsZero() && !alone && (r.from == s.Addr || !c.names(r)) {
 			continue // a replaced master may not know of its replacement yet
 		}
-		s.Bare = c.reports.first[s.Master] && !c.reports.had[s.Master]
+		s.Bare = c.reports.bare(s.Master)
 		return s, true
 	}
 	return conn.Succession{}, false

@@ -56,11 +56,11 @@ func (c *Cluster) noteNamed(s conn.Succession, text string) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !known || !serves && c.reports.owned[s.Master] {
+	if _, served := c.reports.masters[s.Master]; !known || served && !serves {
 		return errNoMaster
 	}
 	s.Addr = c.cfg.dialAddr(s.Addr)
-	s.Bare = c.reports.first[s.Master] && !c.reports.had[s.Master] && s.Replicas == 0
+	s.Bare = c.reports.bare(s.Master) && s.Replicas == 0
 	if c.reports.named == nil || len(c.reports.named) >= maxNamed {
 		c.reports.named = make(map[string]conn.Succession)
 	}
