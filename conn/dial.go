@@ -1,6 +1,7 @@
 package conn
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -186,7 +187,7 @@ func (d *dialRun) open(ctx context.Context, nc net.Conn) (*pipeline.Session, err
 		r:        s.Reader,
 		cfg:      d.cfg,
 		master:   d.master,
-		user:     d.user,
+		user:     cmp.Or(d.user, "default"),
 		password: d.password,
 		manner:   d.manner,
 	}

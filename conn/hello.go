@@ -31,8 +31,8 @@ type handshake struct {
 	nc             net.Conn
 	r              *resp.Reader
 	cfg            *Config
-	master         bool // require the role of a master
-	user, password string
+	master         bool   // require the role of a master
+	user, password string // never without a user
 	manner
 	name      string // of the connection
 	role      string // from the reply to HELLO
@@ -118,7 +118,7 @@ func (h *handshake) agreed(hello resp.Value) (proto int, err error) {
 func (h *handshake) steps3() []step {
 	hello := []any{"HELLO", 3}
 	if h.authenticates() {
-		hello = append(hello, "AUTH", h.userOrDefault(), h.password)
+		hello = append(hello, "AUTH", h.user, h.password)
 	}
 	if h.identity && h.cfg.ClientName != "" {
 		hello = append(hello, "SETNAME", h.cfg.ClientName)
@@ -133,7 +133,7 @@ func (h *handshake) steps2() []step {
 	switch {
 	case !h.authenticates():
 		steps = append(steps, step{cmd: resp.Cmd("PING"), optional: true})
-	case h.userOrDefault() == "default":
+	case h.user == "default":
 		steps = append(steps, step{cmd: resp.Cmd("AUTH", h.password)})
 	default:
 		steps = append(steps, step{cmd: resp.Cmd("AUTH", h.user, h.password)})
@@ -168,14 +168,7 @@ func (h *handshake) appendCommon(steps []step) []step {
 // authenticates reports whether the handshake sends credentials. The user "default" without a password is equivalent
 // to no authentication, and servers refuse an AUTH for it.
 func (h *handshake) authenticates() bool {
-	return h.password != "" || h.userOrDefault() != "default"
-}
-
-func (h *handshake) userOrDefault() string {
-	if h.user == "" {
-		return "default"
-	}
-	return h.user
+	return h.password != "" || h.user != "default"
 }
 
 // write sends all steps in one write. A server that rejects a client may reply and close before it reads. If the
