@@ -57,26 +57,20 @@ func (c *Client) Inspect(ctx context.Context, name string) (Inspection, error) {
 	if err := checkName(name); err != nil {
 		return Inspection{}, c.about(name, err)
 	}
-	seen, err := inspect(ctx, c, name)
+	seen, err := c.inspect(ctx, name)
 	if err != nil {
 		return Inspection{}, err
 	}
 	ctx = remote.Patient(ctx)
-	seen.Listening = seen.listening(ctx)
-	seen.Clients, seen.ClientsErr = seen.processes(ctx)
-	return seen.Inspection, nil
-}
-
-// inspected is an Inspection under way.
-type inspected struct {
-	Inspection
-	client *Client
+	seen.Listening = c.listening(ctx, &seen)
+	seen.Clients, seen.ClientsErr = c.processes(ctx, &seen)
+	return seen, nil
 }
 
 // inspect finds out the kind of a lock and its Info.
-func inspect(ctx context.Context, c *Client, name string) (inspected, error) {
+func (c *Client) inspect(ctx context.Context, name string) (Inspection, error) {
 	ctx = remote.Patient(ctx)
-	seen := inspected{Inspection: Inspection{Name: name}, client: c}
+	seen := Inspection{Name: name}
 	for range mostLooks {
 		text, err := remote.Text(kinds.Shape.Get().Run(ctx, c.server, kinds.ShapeKeys(name)))
 		if err != nil {
@@ -84,7 +78,8 @@ func inspect(ctx context.Context, c *Client, name string) (inspected, error) {
 		}
 		k := Shape(text).kind()
 		if k == nil {
-			return seen, seen.lookAtNumber(ctx)
+			err = c.lookAtNumber(ctx, &seen) // it changes seen
+			return seen, err
 		}
 		seen.Shape = Shape(text)
 		t := newTarget(k, name)
@@ -109,8 +104,8 @@ func inspect(ctx context.Context, c *Client, name string) (inspected, error) {
 const mostLooks = 3
 
 // lookAtNumber looks at a key that is no lock: a number may be a semaphore or a latch.
-func (i *inspected) lookAtNumber(ctx context.Context) error {
-	v, err := i.client.server.Send(ctx, resp.Cmd("GET", i.Name))
+func (c *Client) lookAtNumber(ctx context.Context, i *Inspection) error {
+	v, err := c.server.Send(ctx, resp.Cmd("GET", i.Name))
 	if err == nil {
 		err = v.Err()
 	}
@@ -119,7 +114,7 @@ func (i *inspected) lookAtNumber(ctx context.Context) error {
 		return nil
 	}
 	if err != nil {
-		return i.client.refused(i.Name, err)
+		return c.refused(i.Name, err)
 	}
 	if v.IsNull() {
 		return nil
@@ -133,7 +128,7 @@ func (i *inspected) lookAtNumber(ctx context.Context) error {
 }
 
 // listening returns the number of clients that listen for a release, or -1.
-func (i *inspected) listening(ctx context.Context) int {
+func (c *Client) listening(ctx context.Context, i *Inspection) int {
 	k := reentrantKind.Get()
 	switch {
 	case i.Shape.kind() != nil:
@@ -143,10 +138,10 @@ func (i *inspected) listening(ctx context.Context) int {
 	}
 	t := newTarget(k, i.Name)
 	command := "NUMSUB"
-	if i.client.channels.Publishing(t.kind.silent) == remote.ShardPublish {
+	if c.channels.Publishing(t.kind.silent) == remote.ShardPublish {
 		command = "SHARDNUMSUB"
 	}
-	v, err := i.client.server.Send(ctx, resp.Cmd("PUBSUB", command, t.channel).On(i.Name))
+	v, err := c.server.Send(ctx, resp.Cmd("PUBSUB", command, t.channel).On(i.Name))
 	if err != nil {
 		return -1
 	}
@@ -158,7 +153,7 @@ func (i *inspected) listening(ctx context.Context) int {
 }
 
 // processes returns the clients behind the holders and the queue of a lock.
-func (i *inspected) processes(ctx context.Context) ([]ClientProcess, error) {
+func (c *Client) processes(ctx context.Context, i *Inspection) ([]ClientProcess, error) {
 	var list []ClientProcess
 	known := make(map[string]int)
 	note := func(owner string) {
@@ -178,7 +173,7 @@ func (i *inspected) processes(ctx context.Context) ([]ClientProcess, error) {
 	if len(list) == 0 {
 		return nil, nil
 	}
-	text, err := remote.Text(i.client.server.Send(ctx, resp.Cmd("CLIENT", "LIST").On(i.Name)))
+	text, err := remote.Text(c.server.Send(ctx, resp.Cmd("CLIENT", "LIST").On(i.Name)))
 	if err != nil {
 		return list, serverError(err)
 	}
@@ -202,7 +197,7 @@ func (c *Client) ForceUnlockOwner(ctx context.Context, name, owner string) (bool
 	if err := checkName(name); err != nil {
 		return false, c.about(name, err)
 	}
-	seen, err := inspect(ctx, c, name)
+	seen, err := c.inspect(ctx, name)
 	switch {
 	case err != nil || seen.Shape == "" || seen.Shape == ShapeNumber:
 		return false, err
@@ -248,7 +243,7 @@ func (h *Handle) dispossess(ctx context.Context, owner string, reads int64) (res
 }
 
 // readHolds returns the number of read holds of an owner, or of a writer beneath its write lock.
-func (i *inspected) readHolds(owner string) int64 {
+func (i *Inspection) readHolds(owner string) int64 {
 	for _, h := range i.Info.Holders {
 		if h.Owner == strings.TrimSuffix(owner, writeSuffix) {
 			return h.Holds
