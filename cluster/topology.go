@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"errors"
 	"math"
 	"net"
@@ -61,10 +62,7 @@ func (o origin) resolve(host string, port int, ip string, alone bool) (addr stri
 	if strings.HasPrefix(host, "127.") && loopback(host) && !loopback(o.host) && o.host != "" {
 		host = o.host // the announced loopback address is valid only on the origin's machine
 	}
-	if port == 0 {
-		port = o.port
-	}
-	return net.JoinHostPort(host, strconv.Itoa(port)), true
+	return net.JoinHostPort(host, strconv.Itoa(cmp.Or(port, o.port))), true
 }
 
 // loopback reports whether host is a loopback address.
@@ -169,7 +167,10 @@ type shardNode struct {
 }
 
 func readShard(v resp.Value) (s shard, ok bool) {
-	if s.first, s.last, ok = slotRange(v.At(0), v.At(1)); !ok || v.Kind() != resp.Array || v.Len() < 3 {
+	var begins, ends bool
+	s.first, begins = integer(v.At(0), Slots-1)
+	s.last, ends = integer(v.At(1), Slots-1)
+	if !begins || !ends || s.first > s.last || v.Len() < 3 || v.Kind() != resp.Array {
 		return s, false
 	}
 	for i := 2; i < v.Len(); i++ {
@@ -180,13 +181,6 @@ func readShard(v resp.Value) (s shard, ok bool) {
 		s.nodes = append(s.nodes, n)
 	}
 	return s, true
-}
-
-// slotRange reads the first and the last slot of a range.
-func slotRange(first, last resp.Value) (lo, hi int, ok bool) {
-	a, ok1 := integer(first, Slots-1)
-	b, ok2 := integer(last, Slots-1)
-	return a, b, ok1 && ok2 && a <= b
 }
 
 // integer reads a number from 0 to most.

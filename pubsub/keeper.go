@@ -60,7 +60,9 @@ func (p *part) needed() bool {
 	p.subscriber.mu.Lock()
 	defer p.subscriber.mu.Unlock()
 	if !p.subscriber.closed {
-		p.rerouteAllLocked()
+		for ch := range p.channelsLocked() {
+			p.rerouteLocked(ch)
+		}
 	}
 	if p.subscriber.closed || p.count == 0 {
 		p.running, p.lost, p.lostCause = false, false, nil

@@ -41,8 +41,6 @@ type queue struct {
 	done        chan struct{} // closed when closed is set; nil until the first backlog
 }
 
-func newQueue(limit int) *queue { return &queue{events: make(chan Event, eventsCap), limit: limit} }
-
 // size returns the bytes that count towards the limit.
 func (ev *Event) size() int {
 	return eventBytes + len(ev.Channel) + len(ev.Pattern) + len(ev.Payload)

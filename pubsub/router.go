@@ -115,13 +115,6 @@ func (p *part) rerouteLocked(ch *channel) bool {
 	return true
 }
 
-// rerouteAllLocked moves the channels of a disconnected part to the servers chosen by Route.
-func (p *part) rerouteAllLocked() {
-	for ch := range p.channelsLocked() {
-		p.rerouteLocked(ch)
-	}
-}
-
 // movesAtOnce is the number of redirections that a channel follows without a pause. Further
 // redirections mean that the servers do not agree yet.
 const movesAtOnce = 2

@@ -172,7 +172,7 @@ func (s *Subscriber) abandon(sub *Subscription, cause error) error {
 // add makes a Subscription with a queue. ready receives its confirmation; if ready is nil, the
 // consumer does.
 func (s *Subscriber) add(k kind, names []string, ready chan error) (*Subscription, error) {
-	sub := &Subscription{queue: newQueue(s.cfg.QueueBytes), ready: ready}
+	sub := &Subscription{queue: &queue{events: make(chan Event, eventsCap), limit: s.cfg.QueueBytes}, ready: ready}
 	if err := s.register(k, names, sub); err != nil {
 		return nil, err
 	}
