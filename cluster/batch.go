@@ -107,12 +107,7 @@ func (e *BatchError) Is(target error) bool {
 	case conn.ErrNotSent:
 		return !sent
 	}
-	for _, cause := range e.causes {
-		if errors.Is(cause, target) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(e.causes, func(cause error) bool { return errors.Is(cause, target) })
 }
 
 // batch is a SendBatch in progress.

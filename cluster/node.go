@@ -91,12 +91,10 @@ func (n *node) isSick(now time.Time) bool {
 
 // idle reports whether no caller waits for an answer of the node.
 func (n *node) idle() bool {
-	for _, p := range n.pools() {
-		if s := p.Stats(); s.InFlight != 0 || s.Lent != 0 || s.Waiting != 0 {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(n.pools(), func(p *conn.Pool) bool {
+		s := p.Stats()
+		return s.InFlight != 0 || s.Lent != 0 || s.Waiting != 0
+	})
 }
 
 // pools returns the pools of the node.

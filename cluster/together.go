@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -96,9 +97,7 @@ func refusal(cmds []resp.Command, values []resp.Value) (first error) {
 		if err == nil || judge(err, origin{}, history{}).action == stop {
 			return nil
 		}
-		if first == nil {
-			first = err
-		}
+		first = cmp.Or(first, err)
 	}
 	return first
 }

@@ -174,9 +174,7 @@ type Retry struct {
 // withDefaults replaces zero values by defaults. Negative values stay, and readers treat every value not above zero
 // as off. A second call changes nothing.
 func (cfg Config) withDefaults() Config {
-	if cfg.Network == "" {
-		cfg.Network = "tcp"
-	}
+	cfg.Network = cmp.Or(cfg.Network, "tcp")
 	if cfg.Sentinel.used() {
 		cfg.Sentinel = cfg.Sentinel.withDefaults()
 		cfg.DialTimeout = cmp.Or(cfg.DialTimeout, 2*time.Second)

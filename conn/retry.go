@@ -1,6 +1,7 @@
 package conn
 
 import (
+	"cmp"
 	"errors"
 	"math/rand/v2"
 	"strings"
@@ -114,9 +115,7 @@ func refusedAll(cmds []resp.Command, values []resp.Value) error {
 		if err == nil || netfail.Reply(err) == netfail.Final {
 			return nil
 		}
-		if first == nil {
-			first = err
-		}
+		first = cmp.Or(first, err)
 	}
 	return first
 }

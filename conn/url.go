@@ -1,6 +1,7 @@
 package conn
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -138,12 +139,7 @@ func hostPort(u *url.URL, port string) (string, error) {
 	if strings.Contains(host, ":") && !strings.HasPrefix(u.Host, "[") {
 		return "", errors.New("host is not one name or address; an IPv6 address needs brackets")
 	}
-	if host == "" {
-		host = "127.0.0.1"
-	}
-	if p := u.Port(); p != "" {
-		port = p
-	}
+	host, port = cmp.Or(host, "127.0.0.1"), cmp.Or(u.Port(), port)
 	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
 		return "", errors.New("port is not between 1 and 65535")
 	}

@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -76,10 +77,7 @@ type Event struct {
 // matching key, and two short scripts for each changed lock. The goroutines of Watch end when the iteration ends.
 func (c *Client) Watch(ctx context.Context, pattern string) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		if pattern == "" {
-			pattern = "*"
-		}
-		w := newWatcher(c, pattern)
+		w := newWatcher(c, cmp.Or(pattern, "*"))
 		defer w.close()
 		err := w.run(ctx, yield)
 		switch {
