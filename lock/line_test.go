@@ -477,12 +477,15 @@ func TestSlowPeerHasItsShare(t *testing.T) {
 	}{
 		{1, 4, short, 0}, {2, 4, short, 0}, {4, 4, short, 0}, {1, 4, long, 0}, {2, 4, long, 0},
 		{1, 1, short, 0}, {2, 1, short, 0}, {4, 1, short, 0}, {1, 1, long, 0}, {2, 1, long, 0}, {1, 1, short, time.Hour},
-		{1, 1, instant, 0}, {1, 4, instant, 0}, {2, 4, instant, 0}, {4, 4, instant, 0}, {1, 25, instant, 0},
+		{1, 1, instant, 0}, {1, 4, instant, 0}, {2, 4, instant, 0},
 	} {
 		t.Run(fmt.Sprintf("%d times %d of %v, clock back by %v", test.processes, test.callers, test.hold, test.back), func(t *testing.T) {
 			inVirtualTime(t, func(t *testing.T, w *world) {
 				w.srv.Latency(100 * time.Microsecond)
 				length := max(8*time.Second, 300*test.hold)
+				if test.hold == instant {
+					length = time.Second
+				}
 				end := time.Now().Add(length)
 				time.AfterFunc(length/4, func() { w.srv.Jump(-test.back) })
 				var ours, theirs int

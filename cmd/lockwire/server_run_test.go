@@ -128,6 +128,7 @@ func TestServerRunSignalWhileWaiting(t *testing.T) {
 	holder := startHeld(t, s.URL(), "run", "job", "--", "sh", "-c", "echo ready; cat")
 	holder.line()
 	for sig, code := range map[syscall.Signal]int{syscall.SIGTERM: 143, syscall.SIGINT: 130} {
+		await(t, "the last waiter has left", func() bool { return subscribers(s) == 0 })
 		waiter := startJob(t, s.URL(), "run", "job", "--", "echo", "worked")
 		await(t, "the waiter waits", func() bool { return subscribers(s) > 0 })
 		waiter.signal(sig)
