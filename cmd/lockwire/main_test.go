@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -22,6 +23,11 @@ const asCommand = "LOCKWIRE_TEST_AS_COMMAND"
 func TestMain(m *testing.M) {
 	if os.Getenv(asCommand) != "" {
 		main()
+	}
+	for _, sig := range passedSignals {
+		if signal.Ignored(sig) { // as under nohup: commands would ignore it, too, unless it is caught here
+			signal.Notify(make(chan os.Signal, 1), sig)
+		}
 	}
 	redistest.Main(m)
 }

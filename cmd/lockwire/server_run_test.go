@@ -169,9 +169,8 @@ func TestServerRunPassesSignals(t *testing.T) {
 	}
 }
 
-// The lock is taken away: the program gets TERM, with all its processes, and the exit code tells.
-// TestServerRunIgnoredSignals: nohup makes a command ignore HUP, and a shell makes a command in the background ignore INT. Then
-// neither the command nor the program ends.
+// nohup makes a command ignore HUP, and a shell makes a command in the background ignore INT. Then neither the command nor the
+// program ends.
 func TestServerRunIgnoredSignals(t *testing.T) {
 	s := redistest.Start(t, redistest.Options{})
 	for name, sig := range map[string]syscall.Signal{"HUP": syscall.SIGHUP, "INT": syscall.SIGINT} {
@@ -195,6 +194,7 @@ func TestServerRunIgnoredSignals(t *testing.T) {
 	}
 }
 
+// The lock is taken away: the program gets TERM, with all its processes, and the exit code tells.
 func TestServerRunLost(t *testing.T) {
 	s := redistest.Start(t, redistest.Options{})
 	j := startJob(t, s.URL(), "run", "job", "--lease", "4s", "--stop-before", "1600ms", "--", "sh", "-c",
