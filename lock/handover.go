@@ -13,7 +13,7 @@ import (
 // A hand-over passes a lock to the first waiter of the same process by one script, in place of a release, a message and an
 // acquire. Other processes receive no message, so a series of hand-overs lasts for at most Config.HandOverFor and a third
 // of a lease: a lock held for longer gains little. If other clients wait, or their number is unknown, a series has at most
-// Config.HandOvers; beside clients of Redisson, which need milliseconds for a turn, one for each caller who waits.
+// Config.HandOvers; beside clients of Redisson, which need milliseconds for a turn, no more than callers still wait.
 
 // noteElsewhere records who else waits for a lock just released.
 func (b *table) noteElsewhere(key entryKey, by waiting) {

@@ -199,7 +199,7 @@ func TestOthersComeFirstAfterASeries(t *testing.T) {
 	}
 }
 
-// While clients listen that know nothing of the line, each caller of the process has one turn in a series.
+// While clients listen that know nothing of the line, a series has no more hand-overs than callers wait in the process.
 func TestSeriesBesideVisitors(t *testing.T) {
 	for _, test := range []struct {
 		name, channel, kind, release string
