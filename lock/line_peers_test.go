@@ -1,6 +1,7 @@
 package lock_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -19,7 +20,7 @@ type slowPeer struct {
 	close func()
 }
 
-func newSlowPeer(t *testing.T, w *world) *slowPeer {
+func newSlowPeer(t *testing.T, w *world, late time.Duration) *slowPeer {
 	pool := w.pool(conn.Config{})
 	sub := pubsub.New(pool, pubsub.Config{})
 	events, err := sub.Subscribe(t.Context(), jobChannel)
@@ -30,7 +31,7 @@ func newSlowPeer(t *testing.T, w *world) *slowPeer {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for range events.Events() {
-			w.sleep(2 * time.Millisecond)
+			w.sleep(late)
 			select {
 			case p.woken <- struct{}{}:
 			default:
@@ -47,6 +48,16 @@ func newSlowPeer(t *testing.T, w *world) *slowPeer {
 
 // hold has one caller hold the lock for a while, unless the end comes first.
 func (p *slowPeer) hold(t *testing.T, w *world, owner string, hold time.Duration, end time.Time) bool {
+	if !p.wait(w, owner, end) {
+		return false
+	}
+	w.sleep(hold)
+	p.release(w)
+	return true
+}
+
+// wait has one caller take the lock, unless the end comes first.
+func (p *slowPeer) wait(w *world, owner string, end time.Time) bool {
 	w.sleep(300 * time.Microsecond) // a round trip, and what it does in between
 	for !p.lock("job", owner, time.Minute) {
 		select {
@@ -55,10 +66,12 @@ func (p *slowPeer) hold(t *testing.T, w *world, owner string, hold time.Duration
 			return false
 		}
 	}
-	w.sleep(hold)
+	return true
+}
+
+func (p *slowPeer) release(w *world) {
 	w.srv.Do("DEL", "job")
 	w.srv.Do("PUBLISH", jobChannel, "0")
-	return true
 }
 
 // holdAgain has a caller hold the lock for a while, again and again until the end, and counts that. mu guards the number.
@@ -104,7 +117,7 @@ func TestSlowPeersHaveTheirShare(t *testing.T) {
 					}
 				}
 				for i := range test.peers {
-					p := newSlowPeer(t, w)
+					p := newSlowPeer(t, w, 2*time.Millisecond)
 					defer p.close()
 					for k := range test.threads {
 						wg.Go(func() {
@@ -134,4 +147,72 @@ func TestSlowPeersHaveTheirShare(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Callers of Redisson's RedLock wait at the first server, and then take one server after the other. Beside as many callers of a
+// process neither side has less than a third of its equal share, near to the servers and far away.
+func TestRedlockBesideRedisson(t *testing.T) {
+	t.Parallel()
+	const callers, hold = 4, 5 * time.Millisecond
+	for _, test := range []struct{ late, latency time.Duration }{
+		{2 * time.Millisecond, 100 * time.Microsecond},
+		{2 * time.Millisecond, 300 * time.Microsecond},
+		{300 * time.Microsecond, 300 * time.Microsecond},
+	} {
+		inFleet(t, 3, func(t *testing.T, f fleet) {
+			var mu sync.Mutex
+			ours, theirs := 0, 0
+			var wg sync.WaitGroup
+			end := time.Now().Add(5 * time.Second)
+			var peers []*slowPeer
+			for _, w := range f {
+				w.srv.Latency(test.latency)
+				p := newSlowPeer(t, w, test.late)
+				defer p.close()
+				peers = append(peers, p)
+			}
+			for i := range callers {
+				wg.Go(func() {
+					for f.waitAt(peers, fmt.Sprint("peer:", i), end) {
+						mu.Lock()
+						theirs++
+						mu.Unlock()
+						f[0].sleep(hold)
+						for k, p := range peers {
+							p.release(f[k])
+						}
+					}
+				})
+			}
+			r := f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, false)
+			ctx, cancel := context.WithDeadline(t.Context(), end)
+			defer cancel()
+			for range callers {
+				wg.Go(func() {
+					for lease, err := r.Lock(ctx); err == nil; lease, err = r.Lock(ctx) {
+						mu.Lock()
+						ours++
+						mu.Unlock()
+						f[0].sleep(hold)
+						mustUnlock(t, lease)
+					}
+				})
+			}
+			wg.Wait()
+			t.Logf("Redisson's clients %v late, servers %v away: they had %d turns, and ours %d", test.late, test.latency, theirs, ours)
+			if all := ours + theirs; all < 500 || 6*ours < all || 6*theirs < all {
+				t.Errorf("of %d turns Redisson's callers had %d, and ours %d", all, theirs, ours)
+			}
+		})
+	}
+}
+
+// waitAt has one caller take the lock at one server after the other, unless the end comes first.
+func (f fleet) waitAt(peers []*slowPeer, owner string, end time.Time) bool {
+	for k, p := range peers {
+		if !p.wait(f[k], owner, end) {
+			return false
+		}
+	}
+	return time.Now().Before(end)
 }

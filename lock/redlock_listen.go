@@ -73,7 +73,7 @@ func (l *listener) close() {
 // messages may be missing.
 func (l *listener) await(ctx context.Context, votes []vote, lost error, poll time.Time) error {
 	first := l.lock.nodes[0].client
-	pause := rand.N(min(2*time.Duration(l.spread)*unit(votes, l.lock.quorum), redlockPauseMax))
+	pause := l.pause(votes)
 	last := time.Now().Add(first.pace.Ceiling - rand.N(first.pace.Ceiling/10))
 	l.subscribe()
 	timer := time.NewTimer(0)
@@ -110,6 +110,15 @@ func (l *listener) await(ctx context.Context, votes []vote, lost error, poll tim
 			return ErrClosed
 		}
 	}
+}
+
+// pause returns the time from the messages of a majority to the next ballot. Half of the first ballots are due at once: Redisson's
+// clients ask at once, so behind a pause they would always be first. The other half waits, so that processes seldom split the votes.
+func (l *listener) pause(votes []vote) time.Duration {
+	if l.spread == redlockSpreadMin && rand.N(2) == 0 {
+		return 0
+	}
+	return rand.N(min(2*time.Duration(l.spread)*unit(votes, l.lock.quorum), redlockPauseMax))
 }
 
 // askHolder asks the servers that have refused the lock for its owner, and keeps an owner of the process on the most of them. A
@@ -202,8 +211,9 @@ const (
 	redlockSpreadMin, redlockSpread = 2, 32
 	// redlockPause limits the base pause with slow servers, and redlockPauseMax the random part after split votes.
 	redlockPause, redlockPauseMax = 250 * time.Millisecond, time.Second
-	// redlockUnit is the least unit of pauses after messages.
-	redlockUnit = 250 * time.Microsecond
+	// redlockUnit is the least unit of pauses after messages, and redlockTurn the least pause after a streak: a client of Redisson
+	// asks some milliseconds after a message.
+	redlockUnit, redlockTurn = 250 * time.Microsecond, 4 * time.Millisecond
 )
 
 // unit returns the time that a majority took to answer, the unit of pauses after messages.
@@ -248,6 +258,7 @@ func (r *Redlock) giveWay(ctx context.Context) error {
 	if !full {
 		return nil
 	}
-	pause := 2*redlockSpreadMin*last.Unit + rand.N(2*redlockSpreadMin*last.Unit)
+	longest := 2 * redlockSpreadMin * last.Unit // of the others, unless they have split the votes
+	pause := max(longest, redlockTurn) + rand.N(longest)
 	return first.sleep(ctx, pause-time.Since(last.Released))
 }
