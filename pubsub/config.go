@@ -39,7 +39,8 @@ type Config struct {
 	MinBackoff, MaxBackoff time.Duration
 
 	// Logger receives a line when the connection is lost, when a first dial fails, and when the
-	// Subscriber is connected again. No line contains a channel or a payload. Nil logs nothing.
+	// server answers again. Further failures before an answer have no lines. No line contains a
+	// channel or a payload. Nil logs nothing.
 	Logger conn.Logger
 }
 

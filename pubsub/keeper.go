@@ -82,8 +82,8 @@ func (p *part) dialFailed(ctx context.Context, err error) {
 		return
 	}
 	p.subscriber.mu.Lock()
-	first := p.lostCause == nil
-	p.lostCause = err
+	first := !p.down
+	p.lostCause, p.down = err, true
 	if netfail.Dial(err) == netfail.Final || errors.Is(err, conn.ErrClosed) {
 		p.eachLocked(func(sub *Subscription) {
 			if sub.ready != nil {
@@ -108,13 +108,9 @@ func (p *part) warn(text string, args ...any) {
 // request; if not, an immediate dial would not help.
 func (p *part) serve(ctx context.Context, stream *conn.Stream) (answered bool, err error) {
 	p.subscriber.mu.Lock()
-	again := p.lostCause != nil
 	p.lostCause = nil
 	p.connectLocked(time.Now())
 	p.subscriber.mu.Unlock()
-	if again {
-		p.warn("connected again", "addr", stream.Addr())
-	}
 
 	var cause error
 	gone := make(chan struct{})
@@ -136,10 +132,11 @@ func (p *part) serve(ctx context.Context, stream *conn.Stream) (answered bool, e
 	}
 	p.subscriber.mu.Lock()
 	answered = p.hasAnswered
-	p.lostCause = err
+	first := err != nil && !p.down
+	p.lostCause, p.down = err, p.down || err != nil
 	p.disconnectLocked(err)
 	p.subscriber.mu.Unlock()
-	if err != nil {
+	if first {
 		p.warn("connection lost", "addr", stream.Addr(), "err", err)
 	}
 	return answered, err
@@ -147,7 +144,7 @@ func (p *part) serve(ctx context.Context, stream *conn.Stream) (answered bool, e
 
 // read is the reader, the goroutine that handles the server's values. It waits only for the stream.
 func (p *part) read(stream *conn.Stream) error {
-	for {
+	for answered := false; ; {
 		v, err := stream.Read()
 		if err != nil {
 			return err
@@ -155,7 +152,22 @@ func (p *part) read(stream *conn.Stream) error {
 		if err := p.dispatch(v); err != nil {
 			return err
 		}
+		answered = answered || p.answers(stream)
 	}
+}
+
+// answers reports whether the server has answered a request on stream. Only then is the Subscriber connected again: a server, or a
+// proxy in front of it, may accept each connection and close it because of the request.
+func (p *part) answers(stream *conn.Stream) bool {
+	p.subscriber.mu.Lock()
+	answered := p.hasAnswered
+	again := answered && p.down
+	p.down = p.down && !answered
+	p.subscriber.mu.Unlock()
+	if again {
+		p.warn("connected again", "addr", stream.Addr())
+	}
+	return answered
 }
 
 // write sends requests in the order of the decisions until the connection ends. It returns nil when

@@ -466,3 +466,27 @@ func TestIdleTimeBeginsAnew(t *testing.T) {
 		}
 	})
 }
+
+// A server that accepts connections and closes each because of a request is lost once, and back with its first answer.
+func TestLinesOfAServerThatClosesOnRequests(t *testing.T) {
+	var log bytes.Buffer
+	cfg := pubsub.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	bubble(t, cfg, func(t *testing.T, srv *fakeredis.Server, s *pubsub.Subscriber) {
+		sub := subscribe(t, s, "a")
+		log.Reset()
+		intercept(srv, "SUBSCRIBE", "a", fakeredis.Close())
+		srv.KillConns(nil)
+		wantKind(t, sub, pubsub.Interrupted)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got := log.String(); strings.Count(got, "connection lost") != 1 || strings.Count(got, "connected again") != 0 {
+			t.Errorf("logged without any answer:\n%s", got)
+		}
+		srv.Intercept(nil)
+		wantKind(t, sub, pubsub.Resumed)
+		synctest.Wait()
+		if got := log.String(); strings.Count(got, "connection lost") != 1 || strings.Count(got, "connected again") != 1 {
+			t.Errorf("logged after the first answer:\n%s", got)
+		}
+	})
+}

@@ -72,6 +72,7 @@ type part struct {
 
 	lost      bool // the connection was lost and not replaced yet
 	lostCause error
+	down      bool // the Logger has been told of a failure, and of no connection with an answer since
 }
 
 // New returns a Subscriber on connections from d. New neither dials nor starts a goroutine; the
