@@ -53,12 +53,20 @@ func sourceOf(file string, folders []embed.FS) string {
 }
 
 func read(file string, folders []embed.FS) string {
+	text, ok := find(file, folders)
+	if !ok {
+		panic("kinds: no file " + file)
+	}
+	return text
+}
+
+func find(file string, folders []embed.FS) (text string, ok bool) {
 	for _, folder := range folders {
 		if text, err := folder.ReadFile("lua/" + file); err == nil {
-			return string(text)
+			return string(text), true
 		}
 	}
-	panic("kinds: no file " + file)
+	return "", false
 }
 
 // Any stands in [All] for the scripts of no kind in particular.
@@ -74,12 +82,9 @@ func All() map[string]map[string]*script.Script {
 	} {
 		k := lazy.Get()
 		scripts := map[string]*script.Script{}
-		for operation, s := range map[string]*script.Script{
-			"acquire": k.Acquire, "release": k.Release, "undo": k.Undo, "renew": k.Renew, "force": k.Force, "info": k.Info,
-			"pass": k.Pass, "downgrade": k.Downgrade, "handover": k.HandOver, "single": k.Single, "keep": k.Keep,
-		} {
-			if s != nil {
-				scripts[operation] = s
+		for operation, s := range k.operations() {
+			if *s != nil {
+				scripts[operation] = *s
 			}
 		}
 		maps.Copy(scripts, k.More)

@@ -7,19 +7,11 @@ var fairLua embed.FS
 
 // Fair is Redisson's fair RLock: stored as Reentrant, with a queue.
 var Fair = &Lazy[*Kind]{Make: func() *Kind {
-	return &Kind{
-		Name:    "fair",
-		channel: channelPrefix,
-		Keys:    fairKeys,
-		Acquire: named("fair_acquire", fairLua),
-		Release: named("fair_release", fairLua),
-		Undo:    named("fair_undo", fairLua),
-		Renew:   Reentrant.Get().Renew,
-		Force:   named("fair_force", fairLua, reentrantLua),
-		Info:    named("fair_info", fairLua, reentrantLua),
-		Pass:    named("fair_pass", fairLua),
-	}
+	return scripted(Kind{Name: "fair", channel: channelPrefix, Keys: fairKeys, Renew: Reentrant.Get().Renew}, fairLua, reentrantLua)
 }}
 
 // NonReentrantFair is Fair, except for an argument of Acquire.
-var NonReentrantFair = &Lazy[*Kind]{Make: func() *Kind { return like(Fair.Get(), "nonreentrantfair") }}
+var NonReentrantFair = &Lazy[*Kind]{Make: func() *Kind {
+	k := like(Fair.Get(), "nonreentrantfair")
+	return &k
+}}

@@ -13,16 +13,7 @@ var fasterMultiLua embed.FS
 // FasterMulti is Redisson's lock of getMultiLock with a group and values: a hash with all taken values. An owner here is an
 // owner of a usual kind followed by its values, with spaces in between; Force and Info get the values as their last ARGV.
 var FasterMulti = &Lazy[*Kind]{Make: func() *Kind {
-	return &Kind{
-		Name:    "fastermulti",
-		channel: channelPrefix,
-		Acquire: named("fastermulti_acquire", fasterMultiLua),
-		Release: named("fastermulti_release", fasterMultiLua),
-		Undo:    named("fastermulti_undo", fasterMultiLua),
-		Renew:   named("fastermulti_renew", fasterMultiLua),
-		Force:   named("fastermulti_force", fasterMultiLua),
-		Info:    named("fastermulti_info", fasterMultiLua),
-	}
+	return scripted(Kind{Name: "fastermulti", channel: channelPrefix}, fasterMultiLua)
 }}
 
 // ValueField returns the field of a value in the hash of its group, as in Redisson with StringCodec.

@@ -4,7 +4,13 @@
 // A kind is made at its first use. The linker drops the kinds missing from a program.
 package kinds
 
-import "github.com/lockwire/lockwire/script"
+import (
+	"cmp"
+	"embed"
+	"maps"
+
+	"github.com/lockwire/lockwire/script"
+)
 
 // Kind is a kind of lock as the server knows it. A Kind never changes.
 //
@@ -42,8 +48,43 @@ type Kind struct {
 }
 
 // like returns a copy of base with another name, for the caller to change.
-func like(base *Kind, name string) *Kind {
+func like(base *Kind, name string) Kind {
 	k := *base
 	k.Name = name
+	return k
+}
+
+// operations returns the fields with scripts that are files of their kind, by the operation in the name of the file.
+func (k *Kind) operations() map[string]**script.Script {
+	return map[string]**script.Script{
+		"acquire": &k.Acquire, "release": &k.Release, "undo": &k.Undo, "renew": &k.Renew, "force": &k.Force, "info": &k.Info,
+		"pass": &k.Pass, "downgrade": &k.Downgrade, "handover": &k.HandOver, "single": &k.Single, "keep": &k.Keep,
+	}
+}
+
+// further are the operations in More.
+var further = [...]string{"set", "add", "drain", "lease", "give", "end", "down", "delete"}
+
+// scripted returns k with the scripts of its name, such as plain_acquire.lua of the kind plain. Without a file an operation stays as
+// it is in k. The texts in the scripts are from the same folders.
+func scripted(k Kind, folders ...embed.FS) *Kind {
+	own := func(operation string) *script.Script {
+		name := k.Name + "_" + operation
+		if _, ok := find(name+".lua", folders); !ok {
+			return nil
+		}
+		return named(name, folders...)
+	}
+	for operation, field := range k.operations() {
+		*field = cmp.Or(own(operation), *field)
+	}
+	more := make(map[string]*script.Script)
+	maps.Copy(more, k.More)
+	for _, operation := range further {
+		if s := own(operation); s != nil {
+			more[operation] = s
+		}
+	}
+	k.More = more
 	return &k
 }

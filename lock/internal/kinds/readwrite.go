@@ -19,37 +19,29 @@ const writeSuffix = ":write"
 
 // Read is the half of Redisson's RReadWriteLock for readers.
 var Read = &Lazy[*Kind]{Make: func() *Kind {
-	return &Kind{
+	return scripted(Kind{
 		Name:    "read",
 		channel: readWritePrefix,
 		Keys:    readWriteKeys,
 		Reads:   true,
-		Acquire: named("read_acquire", readWriteLua),
-		Release: named("read_release", readWriteLua),
-		Undo:    named("read_undo", readWriteLua),
-		Renew:   named("read_renew", readWriteLua),
 		Hold:    named("plain_renew", plainLua),
 		Force:   forceOfBothHalves.Get(),
 		Info:    infoOfBothHalves.Get(),
 		Quit:    quit.Get(),
-	}
+	}, readWriteLua)
 }}
 
 // Write is the half of Redisson's RReadWriteLock for writers.
 var Write = &Lazy[*Kind]{Make: func() *Kind {
-	return &Kind{
-		Name:      "write",
-		channel:   readWritePrefix,
-		Keys:      readWriteKeys,
-		Reads:     true,
-		Suffix:    writeSuffix,
-		Acquire:   named("write_acquire", readWriteLua),
-		Release:   named("write_release", readWriteLua),
-		Undo:      named("write_undo", readWriteLua),
-		Renew:     Reentrant.Get().Renew, // the hash stores a writer like the owner of a reentrant lock
-		Force:     forceOfBothHalves.Get(),
-		Info:      infoOfBothHalves.Get(),
-		Downgrade: named("write_downgrade", readWriteLua),
-		Quit:      quit.Get(),
-	}
+	return scripted(Kind{
+		Name:    "write",
+		channel: readWritePrefix,
+		Keys:    readWriteKeys,
+		Reads:   true,
+		Suffix:  writeSuffix,
+		Renew:   Reentrant.Get().Renew, // the hash stores a writer like the owner of a reentrant lock
+		Force:   forceOfBothHalves.Get(),
+		Info:    infoOfBothHalves.Get(),
+		Quit:    quit.Get(),
+	}, readWriteLua)
 }}
