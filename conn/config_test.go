@@ -91,6 +91,9 @@ func TestConfigValidate(t *testing.T) {
 		{Config{Network: "unix", Addr: "/x", TLS: &tls.Config{ServerName: "x"}}, ""},
 		{Config{Network: "unix", Addr: "/x", TLS: &tls.Config{InsecureSkipVerify: true}}, ""},
 		{Config{Addr: ":6379", TLS: &tls.Config{}}, "ServerName"},
+		{Config{Sentinel: Sentinel{Master: "m", Addrs: []string{"a:1", ":1"}, TLS: &tls.Config{}}}, "Sentinel.Addrs[1]"},
+		{Config{Sentinel: Sentinel{Master: "m", Addrs: []string{":1"}, TLS: &tls.Config{ServerName: "x"}}}, ""},
+		{Config{Sentinel: Sentinel{Master: "m", Addrs: []string{":1"}, TLS: &tls.Config{InsecureSkipVerify: true}}}, ""},
 	}
 	for _, tt := range tests {
 		err := tt.cfg.withDefaults().validate()

@@ -3,6 +3,7 @@ package lock_test
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -105,6 +106,20 @@ func TestFairWrongQueue(t *testing.T) {
 		w.srv.Do("DEL", jobQueue)
 		w.sleep(latchLife) // of what could not be taken back
 		w.free()
+	})
+}
+
+// The number of waiters in a reply is believed only if so many may follow.
+func TestFairInfoThatMakesNoSense(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		for _, reply := range []string{"*2\r\n:-1\r\n:-2\r\n", "*4\r\n:3\r\n$1\r\na\r\n:5\r\n:-2\r\n"} {
+			w.onScriptOf("fair", "info", func(int) fakeredis.Action { return fakeredis.Reply(reply) })
+			if info, err := c.Fair("job").Info(t.Context()); err == nil || !strings.Contains(err.Error(), "a queue without the queue") {
+				t.Errorf("Info() of %q = %+v, %v, want the length of the queue as the reason", reply, info, err)
+			}
+		}
+		w.srv.Intercept(nil)
 	})
 }
 

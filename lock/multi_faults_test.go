@@ -253,6 +253,27 @@ func TestSeveralUnlockedByMany(t *testing.T) {
 	})
 }
 
+// A member with a short lease, whose server cannot be asked for longer than that, does not end Lock: the longest lease is the patience.
+func TestMultiIsAsPatientAsItsLongestLease(t *testing.T) {
+	inFleet(t, 2, func(t *testing.T, f fleet) {
+		quick := conn.Config{Timeout: time.Second, DialTimeout: time.Second, Retry: conn.Retry{Budget: 100 * time.Millisecond}}
+		patient, hasty := f[0].clientOn(quick, lock.Config{}), f[1].clientOn(quick, lock.Config{Lease: 200 * time.Millisecond})
+		m := newMulti(t, patient.Reentrant("a"), hasty.Reentrant("b"))
+		mustUnlock(t, lockMulti(t, m))
+		f[1].srv.Refuse(true)
+		f[1].srv.KillConns(nil)
+		start := time.Now()
+		time.AfterFunc(10*time.Second, func() { f[1].srv.Refuse(false) })
+		lease := lockMulti(t, m)
+		if took := time.Since(start); took < 10*time.Second || took > 12*time.Second {
+			t.Errorf("locked after %v with a server away for 10s", took)
+		}
+		mustUnlock(t, lease)
+		f[0].sleep(10 * time.Second)
+		f.free()
+	})
+}
+
 // A lock that is lost while the others are being taken is not one of those that are held.
 func TestMultiLosesOneOnTheWay(t *testing.T) {
 	inFleet(t, 2, func(t *testing.T, f fleet) {
