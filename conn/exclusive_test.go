@@ -384,37 +384,6 @@ func TestWithAbandonedReply(t *testing.T) {
 	}
 }
 
-// TestExclusiveLost: each loss of an exclusive connection, lent or idle, is counted and reported once.
-func TestExclusiveLost(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
-		var lost []conn.LostInfo
-		losses := 0
-		trace := &conn.Trace{Lost: func(i conn.LostInfo) { lost = append(lost, i) }}
-		p := openPool(t, conn.Config{Dial: srv.Dial, Trace: trace})
-		defer p.Close()
-		p.OnLoss(func() { losses++ })
-		exclusive := func(c fakeredis.Conn) bool { return c.ID > 1 }
-		err := p.With(t.Context(), func(c *conn.Conn) error {
-			time.AfterFunc(time.Second, func() { srv.KillConns(exclusive) })
-			_, err := c.Do(t.Context(), "BLPOP", "list", 0)
-			return err
-		})
-		if !errors.Is(err, conn.ErrUncertain) {
-			t.Errorf("With = %v, want ErrUncertain", err)
-		}
-		synctest.Wait()
-		hold(t, p, 0)
-		srv.KillConns(exclusive)
-		synctest.Wait()
-		if s := counts(t, p, 16); s.Lost != 2 || s.Open != 0 || s.Shared != 1 || losses != 2 {
-			t.Errorf("Stats = %+v, %d losses told, want 2 lost, none open and 2 told", s, losses)
-		}
-		if len(lost) != 2 || !lost[0].Exclusive || lost[0].InFlight != 1 || !lost[1].Exclusive || lost[1].InFlight != 0 {
-			t.Errorf("reported %+v, want two exclusive ones, the first with a call", lost)
-		}
-	})
-}
-
 func TestIdleTimeout(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		p := openPool(t, conn.Config{Dial: srv.Dial, IdleTimeout: time.Minute})
