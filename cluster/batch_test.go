@@ -216,6 +216,10 @@ func TestTx(t *testing.T) {
 		if values, err := c.Tx(t.Context(), nil); values != nil || err != nil {
 			t.Errorf("an empty one: %v, %v", values, err)
 		}
+		if _, err = c.Tx(t.Context(), []resp.Command{resp.Cmd("INCR", k1), resp.Cmd("FLUSHDB")}); !errors.Is(err, conn.ErrRefused) {
+			t.Errorf("with a command of one node: %v, want ErrRefused", err)
+		}
+		f.wantCounts("MULTI", 1, 0, 0)
 
 		f.refuseTx(nodeA, fmt.Sprintf("-MOVED %d %s", slotA, nodeB))
 		if values, err = c.Tx(t.Context(), cmds); err != nil || texts(values) != "first 1 1" {

@@ -46,6 +46,15 @@ func TestMasters(t *testing.T) {
 		for range c.Masters(t.Context()) {
 			break
 		}
+		doers := 0
+		for d, err := range c.Doers(t.Context()) {
+			if doers++; err != nil || d.(cluster.Node).Addr() != addrs[doers-1] {
+				t.Errorf("Doers: %v, %v, want the masters", d, err)
+			}
+			if doers == 2 {
+				break
+			}
+		}
 		ctx, cancel := context.WithCancelCause(t.Context())
 		defer cancel(nil)
 		reason := errors.New("enough")
@@ -442,12 +451,22 @@ func TestIntroduce(t *testing.T) {
 				}
 			}
 		}
+		move := func(addr string) {
+			f.add(addr)
+			f.answer(nodeA, "GET", fmt.Sprintf("-MOVED %d %s", slotA, addr), 1)
+			ask(keyA)
+			f.answer(addr, "GET", fmt.Sprintf("-MOVED %d %s", slotA, nodeA), 1)
+			ask(keyA)
+		}
 		ask(keyA)
 		stop := c.Introduce("web-7:id")
 		ask(keyA, keyB, keyC)
+		move("10.0.0.4:7004")
 		want("web-7:id")
 		stop()
 		synctest.Wait()
+		want("")
+		move("10.0.0.5:7005")
 		want("")
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/pubsub"
+	"github.com/lockwire/lockwire/resp"
 )
 
 var (
@@ -395,6 +397,44 @@ func TestChannelThatNobodyServes(t *testing.T) {
 }
 
 // Close at any moment joins the goroutines of all parts. Each bubble checks so at its end.
+// A node that the Cluster does not know, and any node after Close, is an error without a dial.
+func TestStreamToNobody(t *testing.T) {
+	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		const unknown = "10.0.0.9:7009"
+		s, err := c.StreamTo(t.Context(), nodeA)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Close()
+		if _, err := c.StreamTo(t.Context(), unknown); !errors.Is(err, cluster.ErrLeft) || !strings.Contains(err.Error(), unknown) {
+			t.Errorf("to an unknown node: %v, want that it has left", err)
+		}
+		c.Close()
+		before := f.dials(nodeA)
+		if _, err := c.StreamTo(t.Context(), nodeA); !errors.Is(err, conn.ErrClosed) {
+			t.Errorf("after Close: %v, want ErrClosed", err)
+		}
+		if n := f.dials(nodeA) - before; n != 0 || f.dials(unknown) != 0 {
+			t.Errorf("%d and %d dials, want none", n, f.dials(unknown))
+		}
+	})
+}
+
+// A MOVED that refuses a channel counts for its slot, also for one without a node so far.
+func TestRefusedChannelNamesTheNode(t *testing.T) {
+	bareBubble(t, func(t *testing.T, f *fakes, proto int) {
+		f.serve(fakeRange{0, 5460, nodeA}, fakeRange{10923, 16383, nodeC})
+		c := f.open(cluster.Config{Addrs: []string{nodeA}, Node: conn.Config{Protocol: proto}})
+		before := c.Stats().Slots
+		c.Refused(nodeA, resp.Error(fmt.Sprintf("MOVED %d %s", slotB, nodeC)))
+		if n, at := c.Stats().Slots-before, c.Route(keyB); n != 1 || at != nodeC {
+			t.Errorf("%d more slots are served, %s is at %q, want 1 and %s", n, keyB, at, nodeC)
+		}
+		wantText(t, c, "OK", "SET", keyB, 1)
+		f.wantCounts("SET", 0, 0, 1)
+	})
+}
+
 func TestCloseSubscriberOfACluster(t *testing.T) {
 	for name, stage := range map[string]func(f *fakes){
 		"subscribed": func(*fakes) {},

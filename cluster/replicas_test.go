@@ -302,6 +302,23 @@ func TestIsRead(t *testing.T) {
 	}
 }
 
+// What needs no replica is as for the Cluster: an empty batch, a batch that ends in WAIT, and a command for a single node, which is refused.
+func TestReplicasOfNoUse(t *testing.T) {
+	withReplicas(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		r := c.Replicas()
+		if values, err := r.SendBatch(t.Context(), nil); values != nil || err != nil {
+			t.Errorf("an empty batch: %v, %v", values, err)
+		}
+		if values, err := r.SendBatch(t.Context(), waiting(resp.Cmd("GET", keyB))); err != nil || texts(values) != nodeB+" 0" {
+			t.Errorf("ending in WAIT: %q, %v, want the reply of the master", texts(values), err)
+		}
+		if _, err := r.Do(t.Context(), "DBSIZE"); !errors.Is(err, conn.ErrRefused) {
+			t.Errorf("DBSIZE: %v, want ErrRefused", err)
+		}
+		f.wantCounts("DBSIZE", 0, 0, 0)
+	})
+}
+
 // What is not known to be a read does not touch a replica.
 func TestReplicasAndWrites(t *testing.T) {
 	withReplicas(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {

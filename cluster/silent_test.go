@@ -360,3 +360,51 @@ func TestSuccessionOf(t *testing.T) {
 		}
 	})
 }
+
+// The latest report of another node answers a question that needs no newer one. One caller at a time asks; the others leave with
+// their contexts, or with the Cluster.
+func TestSuccession(t *testing.T) {
+	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		f.says(nodeB, strings.ReplaceAll(f.slotsLocked(), "\r\n", "|"))
+		asked := f.refreshes()
+		if s, err := c.Succession(t.Context(), keyA, time.Time{}); err != nil || s.Addr != nodeA || f.refreshes() != asked {
+			t.Errorf("Succession() = %+v, %v after %d questions, want %s after none", s, err, f.refreshes()-asked, nodeA)
+		}
+		since := time.Now()
+		for range 2 {
+			if s, err := c.Succession(t.Context(), keyA, since); err != nil || s.Addr != nodeA || s.Asked.Before(since) {
+				t.Errorf("Succession() = %+v, %v, want an answer since %v", s, err, since)
+			}
+		}
+		if n := f.refreshes() - asked; n != 1 {
+			t.Errorf("%d questions, want one for both", n)
+		}
+		for _, srv := range f.nodes {
+			srv.Mute(true)
+		}
+		time.Sleep(time.Second)
+		failed := make(chan error, 2)
+		for range 2 {
+			go func() {
+				_, err := c.Succession(t.Context(), keyA, time.Now())
+				failed <- err
+			}()
+		}
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		took(t, 100*time.Millisecond, 100*time.Millisecond, func() {
+			if _, err := c.Succession(ctx, keyA, time.Now()); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("behind another question: %v, want the end of the context", err)
+			}
+		})
+		took(t, 0, 0, func() {
+			c.Close()
+			for range 2 {
+				if err := <-failed; !errors.Is(err, conn.ErrClosed) {
+					t.Errorf("after Close: %v, want ErrClosed", err)
+				}
+			}
+		})
+	})
+}

@@ -362,6 +362,9 @@ func TestParseURL(t *testing.T) {
 	if text := fmt.Sprintf("%v %#v", cfg, cfg); strings.Contains(text, "p@ss") || !strings.Contains(text, "redis-cluster://app@h1:7000,h2:6379") {
 		t.Errorf("printed: %s", text)
 	}
+	if cfg, err := cluster.ParseURL("redis-cluster://h:1/0?max_redirects=3"); err != nil || cfg.MaxRedirects != 3 {
+		t.Errorf("with parameters of the cluster alone: %+v, %v", cfg, err)
+	}
 	for scheme, tls := range map[string]bool{"redis-cluster": false, "valkey-cluster": false, "rediss-cluster": true,
 		"valkeys-cluster": true, "REDIS-CLUSTER": false} {
 		cfg, err := cluster.ParseURL(scheme + "://h:1")
