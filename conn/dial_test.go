@@ -548,6 +548,17 @@ func TestTLSAgainstPlain(t *testing.T) {
 	}
 }
 
+// TestTLSHungUp: a dial under TLS does not ask whether the server that hangs up expects TLS.
+func TestTLSHungUp(t *testing.T) {
+	ca := newAuthority(t)
+	hangsUp := overTLS(&tls.Config{Certificates: []tls.Certificate{ca.issue("redis.example")}}, func(p *peer) { p.written() })
+	cfg := scripted(t, hangsUp, hangsUp) // the second dial is without HELLO
+	cfg.Addr, cfg.TLS = "redis.example:6379", &tls.Config{RootCAs: ca.pool()}
+	if err := refused(t, t.Context(), cfg); !errors.Is(err, io.EOF) || errors.Is(err, netfail.ErrExpectsTLS) {
+		t.Errorf("DialStream = %v, want EOF", err)
+	}
+}
+
 // TestTLSClose: a peer that stopped reading delays neither Close nor the end of a Write.
 func TestTLSClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -322,6 +322,16 @@ func (f *fleet) answer(addr string, cmd fakeredis.Cmd) fakeredis.Action {
 	return fakeredis.Run()
 }
 
+// answers makes a sentinel answer each command of a name by act.
+func (f *fleet) answers(addr, name string, act fakeredis.Action) {
+	f.nodes[addr].Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+		if cmd.Name == name {
+			return act
+		}
+		return f.answer(addr, cmd)
+	})
+}
+
 func bulks(words ...string) string {
 	b := fmt.Sprintf("*%d\r\n", len(words))
 	for _, w := range words {

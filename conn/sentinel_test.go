@@ -67,6 +67,10 @@ func TestSentinelSilentOnes(t *testing.T) {
 		"stopped":     func(f *fleet, addr string) { f.nodes[addr].Stall(true) },
 		"null":        func(f *fleet, addr string) { f.tell("", 0, addr) },
 		"nonsense":    func(f *fleet, addr string) { f.tell("no host:99999", 0, addr) },
+		"no host":     func(f *fleet, addr string) { f.tell("user@host:6379", 0, addr) },
+		"swallows":    func(f *fleet, addr string) { f.answers(addr, "SENTINEL", fakeredis.Swallow()) },
+		"hangs up":    func(f *fleet, addr string) { f.answers(addr, "SENTINEL", fakeredis.Close()) },
+		"forbids":     func(f *fleet, addr string) { f.answers(addr, "SENTINEL", fakeredis.Reply("-NOPERM no\r\n")) },
 	}
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
@@ -87,6 +91,29 @@ func TestSentinelSilentOnes(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestSentinelForbidsToListen: the Pool listens to the next sentinel if one refuses the subscription.
+func TestSentinelForbidsToListen(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		f.answers(sentinelA, "SUBSCRIBE", fakeredis.Reply("-NOPERM no\r\n"))
+		cfg := f.config()
+		cfg.Sentinel.PollInterval = -1
+		p := openFleet(t, cfg)
+		defer p.Close()
+		time.Sleep(time.Minute)
+		if n := f.nodes[sentinelA].Count("SUBSCRIBE"); n == 0 || n > 10 {
+			t.Errorf("%d refused subscriptions in a minute, want a few", n)
+		}
+		f.promote(serverB)
+		f.tell(serverB, 2)
+		f.announce(serverA, serverB)
+		time.Sleep(time.Second)
+		if n := p.Stats().Switches; n != 1 {
+			t.Errorf("%d switches a second after the announcement, want 1", n)
+		}
+		lands(t, f, p, serverB, "two")
+	})
 }
 
 // TestSentinelsRefuse: without a reachable sentinel the Pool dials rarely, and not at all after the end of ctx. (B27)
