@@ -302,6 +302,20 @@ func TestIsRead(t *testing.T) {
 	}
 }
 
+// The only master, which is the last in the table as well, has a replica.
+func TestReplicasOfTheOnlyMaster(t *testing.T) {
+	bareBubble(t, func(t *testing.T, f *fakes, proto int) {
+		f.add(replicaB1)
+		f.asReplica(replicaB1)
+		for addr, srv := range f.nodes {
+			f.says(addr, "*1|*4|:0|:16383|*2|"+str("10.0.0.2")+":7002|*2|"+str("10.0.1.1")+":7011|")
+			srv.Do("SET", keyB, addr)
+		}
+		c := f.open(cluster.Config{Addrs: []string{nodeB}, Node: conn.Config{Protocol: proto}})
+		wantText(t, c.Replicas(), replicaB1, "GET", keyB)
+	})
+}
+
 // What needs no replica is as for the Cluster: an empty batch, a batch that ends in WAIT, and a command for a single node, which is refused.
 func TestReplicasOfNoUse(t *testing.T) {
 	withReplicas(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
