@@ -148,10 +148,15 @@ func TestCloseBesideUnlock(t *testing.T) {
 				start := time.Now()
 				var wg sync.WaitGroup
 				unlock := func(l *lock.Lease) {
-					wg.Go(func() { wantErr(t, "Unlock()", l.Unlock(t.Context()), lock.ErrUncertain) })
+					wantErr(t, "Unlock()", l.Unlock(t.Context()), lock.ErrUncertain)
 				}
-				unlock(early)
-				time.AfterFunc(test.most/2, func() { unlock(late) })
+				wg.Go(func() {
+					unlock(early)
+					if took := time.Since(start); took != test.most {
+						t.Errorf("Unlock() took %v, want %v as Close", took, test.most)
+					}
+				})
+				time.AfterFunc(test.most/2, func() { wg.Go(func() { unlock(late) }) })
 				synctest.Wait()
 				given, ok := errors.AsType[*lock.CloseError](test.close(c))
 				if took := time.Since(start); !ok || given.Acquires != 1 || took != test.most {
