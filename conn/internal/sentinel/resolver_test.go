@@ -46,6 +46,23 @@ func TestKnownMasterFails(t *testing.T) {
 	}
 }
 
+// TestSwitchDuringADial: a connection to a server that is no longer the master is closed, and the dial starts again.
+func TestSwitchDuringADial(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		r := w.resolver(one, two)
+		lands(t, r, serverA)
+		w.during = func() {
+			w.promote(2, one, two)
+			r.Suspect(serverA)
+			lands(t, r, serverB)
+		}
+		lands(t, r, serverB)
+		if want := []string{serverA, serverA, serverB, serverB}; !slices.Equal(w.dials, want) || w.open != 0 {
+			t.Errorf("dials of %v, %d connections left, want %v and none", w.dials, w.open, want)
+		}
+	})
+}
+
 // TestKnownMasterRefuses: an error of the known master that any later dial would repeat, such as an expired certificate, says
 // nothing about its successor.
 func TestKnownMasterRefuses(t *testing.T) {

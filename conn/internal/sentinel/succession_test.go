@@ -66,6 +66,21 @@ func TestSuccessionOfAHungSentinel(t *testing.T) {
 	})
 }
 
+// TestSuccessionRefused: the error has the reason, a lack of a majority in words.
+func TestSuccessionRefused(t *testing.T) {
+	for reply, want := range map[string]string{"-NOQUORUM x\r\n": "majority", "-NOPERM x\r\n": "NOPERM x"} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld()
+			r := w.resolver(one)
+			lands(t, r, serverA)
+			w.views[one] = view{master: serverA, epoch: 1, quorum: reply}
+			if s, err := r.Succession(t.Context(), time.Time{}); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("Succession() = %+v, %v, want an error with %q", s, err, want)
+			}
+		})
+	}
+}
+
 // TestSuccessionDisputed: the newest answer names another master, so an older view does not count.
 func TestSuccessionDisputed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

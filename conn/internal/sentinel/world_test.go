@@ -47,6 +47,8 @@ type world struct {
 	hung     string           // a sentinel without an answer
 	servers  map[string]error // nil for a master
 	dials    []string         // servers dialed
+	open     int              // connections to servers
+	during   func()           // called once, at the end of the next dial that succeeds
 	asks     []time.Time      // connections to sentinels
 	switches []string         // "from>to"
 	streams  []*stream
@@ -134,9 +136,30 @@ func (w *world) dial(_ context.Context, announced string) (*pipeline.Session, er
 	}
 	client, server := net.Pipe()
 	_ = server.Close()
-	s := pipeline.NewSession(client, client, resp.Limits{})
+	w.open++
+	nc := &counted{Conn: client, w: w}
+	s := pipeline.NewSession(nc, nc, resp.Limits{})
 	s.Addr = announced
+	if during := w.during; during != nil {
+		w.during = nil
+		w.mu.Unlock()
+		during()
+		w.mu.Lock()
+	}
 	return s, nil
+}
+
+// counted is a connection to a server, counted in open.
+type counted struct {
+	net.Conn
+	w *world
+}
+
+func (c *counted) Close() error {
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	c.w.open--
+	return c.Conn.Close()
 }
 
 func (w *world) ask(ctx context.Context, _, addr string) (sentinel.Stream, error) {
