@@ -408,3 +408,40 @@ func TestSuccession(t *testing.T) {
 		})
 	})
 }
+
+// The answers about nodes by their ids are kept for so many nodes only.
+func TestSuccessionOfMany(t *testing.T) {
+	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		const most = 64
+		asked, text := 0, ""
+		for i := range most + 1 {
+			text += fmt.Sprintf("id%d 10.0.1.%d:7000@17000 master - 0 1 2 connected 0-1\n", i, i)
+		}
+		for addr := range f.nodes {
+			f.hook(addr, func(cmd fakeredis.Cmd) *fakeredis.Action {
+				if !strings.EqualFold(cmd.String(), "CLUSTER NODES") {
+					return nil
+				}
+				asked++
+				act := fakeredis.Reply(strings.ReplaceAll(str(text), "|", "\r\n"))
+				return &act
+			})
+		}
+		since := time.Now()
+		ask := func(id, questions int) {
+			t.Helper()
+			asked = 0
+			s, err := c.SuccessionOf(t.Context(), fmt.Sprint("id", id), since)
+			if err != nil || s.Addr != fmt.Sprintf("10.0.1.%d:7000", id) || asked != questions {
+				t.Errorf("SuccessionOf(id%d) = %+v, %v after %d questions, want %d", id, s, err, asked, questions)
+			}
+		}
+		for id := range most {
+			ask(id, 1)
+		}
+		ask(0, 0)
+		ask(most, 1)
+		ask(0, 1)
+		ask(most, 0)
+	})
+}
