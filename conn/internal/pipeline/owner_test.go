@@ -6,6 +6,7 @@ import (
 	"math"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -221,4 +222,45 @@ func TestOnSilent(t *testing.T) {
 			t.Errorf("OnSilent was called after %v, want after a second, and about twice a second", at)
 		}
 	})
+}
+
+// TestNotSilentWhileBlocking: without PINGs a server that keeps back an answer on purpose owes nothing.
+func TestNotSilentWhileBlocking(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		srv.Intercept(onName("GET", 1, fakeredis.Run().Late(time.Minute)))
+		var calls atomic.Int32
+		l := open(t, srv, pipeline.Config{Timeout: 3 * time.Second, OnSilent: func(string) { calls.Add(1) }})
+		q := pipeline.Request{Commands: []resp.Command{resp.Cmd("GET", "key")}, Blocks: true, Wait: pipeline.Never}
+		if _, _, err := l.Link.Do(t.Context(), q, pipeline.Text{}); err != nil {
+			t.Errorf("a GET without limit = %v", err)
+		}
+		l.close()
+		if n := calls.Load(); n != 0 {
+			t.Errorf("OnSilent was called %d times", n)
+		}
+	})
+}
+
+// TestSilentBesidePings: a server is silent after a second, but for a blocking command only when the answer to a PING is missing.
+func TestSilentBesidePings(t *testing.T) {
+	for blocks, first := range map[bool]time.Duration{false: time.Second, true: 9 * time.Second} {
+		bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+			srv.Mute(true)
+			start, calls := time.Now(), make(chan time.Duration, 100)
+			l := open(t, srv, pipeline.Config{Timeout: 30 * time.Second, PingInterval: 10 * time.Second, OnSilent: func(string) {
+				calls <- time.Since(start)
+			}})
+			ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)
+			defer cancel()
+			q := pipeline.Request{Commands: []resp.Command{resp.Cmd("GET", "key")}, Blocks: blocks}
+			if blocks {
+				q.Wait = pipeline.Never
+			}
+			if _, _, err := l.Link.Do(ctx, q, pipeline.Text{}); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("GET = %v, want the end of the context", err)
+			}
+			l.close()
+			between(t, "OnSilent was called", <-calls, first, first+1500*time.Millisecond)
+		})
+	}
 }
