@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/lock"
+	"github.com/lockwire/lockwire/resp"
 )
 
 // tryFor waits for a lock up to d, and returns why it was not acquired.
@@ -395,6 +396,34 @@ func TestInspectWaiters(t *testing.T) {
 		}
 		mustUnlock(t, lease)
 		mustUnlock(t, <-queued)
+	})
+}
+
+// A key that becomes another kind between the questions is looked at again, a few times; any other refusal is the error.
+func TestInspectAKeyThatChanges(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		lease := mustLock(t, c, "job")
+		for times, want := range map[int]error{1: nil, 2: nil, 100: lock.ErrWrongType} {
+			w.onScriptOf("reentrant", "info", func(n int) fakeredis.Action {
+				if n <= times {
+					return fakeredis.Reply("-WRONGTYPE x\r\n")
+				}
+				return fakeredis.Run()
+			})
+			seen, err := c.Inspect(t.Context(), "job")
+			if !errors.Is(err, want) || want == nil && (seen.Shape != lock.ShapeLock || len(seen.Info.Holders) != 1) {
+				t.Errorf("Inspect() of a key that changes %d times = %+v, %v, want %v", times, seen, err, want)
+			}
+		}
+		w.onScriptOf("reentrant", "info", func(int) fakeredis.Action { return fakeredis.Reply("-NOPERM x\r\n") })
+		_, err := c.Inspect(t.Context(), "job")
+		if !errors.Is(err, resp.ErrNoPerm) || errors.Is(err, lock.ErrWrongType) {
+			t.Errorf("Inspect() without a right = %v, want NOPERM", err)
+		}
+		w.srv.Intercept(nil)
+		mustUnlock(t, lease)
+		w.free()
 	})
 }
 
