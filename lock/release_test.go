@@ -59,6 +59,32 @@ func TestUnlockUnderACancelledContext(t *testing.T) {
 	})
 }
 
+// Releases of an Owner's holds that reach the server only when their latches may have expired end a hold each.
+func TestLateReleasesOfAnOwner(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		opts := []lock.Option{lock.As(c.NewOwner()), lock.For(time.Hour)}
+		outer, middle, inner := mustLock(t, c, "job", opts...), mustLock(t, c, "job", opts...), mustLock(t, c, "job", opts...)
+		late := func(l *lock.Lease) {
+			t.Helper()
+			w.srv.Refuse(true)
+			w.srv.KillConns(nil)
+			time.AfterFunc(30*time.Second, func() { w.srv.Refuse(false) })
+			wantErr(t, "Unlock()", l.Unlock(t.Context()), lock.ErrUncertain)
+			w.sleep(30 * time.Second)
+		}
+		late(inner)
+		w.wantHolds("job", "2", outer)
+		late(middle)
+		w.wantHolds("job", "1", outer)
+		late(outer)
+		if n := w.srv.Do("EXISTS", "job"); n != int64(0) {
+			t.Errorf("the server has %q", w.srv.Dump())
+		}
+		w.free()
+	})
+}
+
 func TestUnlockEndsTheContextsFirst(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		c := w.client(lock.Config{})
