@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"regexp"
 	"slices"
 	"strings"
@@ -155,7 +156,7 @@ func TestErrorsNameTheLock(t *testing.T) {
 			"a latch's name":      {ask(c.CountDownLatch("{a}").Count(t.Context())), lock.ErrInvalid, `lock "{a}": invalid: `},
 			"an option":           {ask(c.Reentrant("job").TryLock(t.Context(), lock.For(1))), lock.ErrInvalid, `lock "job": invalid: lease of 1ns`},
 			"permits":             {c.Semaphore("calls").Acquire(t.Context(), -1), lock.ErrInvalid, `lock "calls": invalid: permits of -1`},
-			"permits added":       {c.PermitSemaphore("calls").AddPermits(t.Context(), 1<<40), lock.ErrInvalid, `lock "calls": invalid: permits of 1099511627776`},
+			"permits added":       {c.PermitSemaphore("calls").AddPermits(t.Context(), math.MinInt32), lock.ErrInvalid, `lock "calls": invalid: permits of -2147483648`},
 			"no permits":          {ask(c.PermitSemaphore("calls").AcquireMany(t.Context(), 0)), lock.ErrInvalid, `lock "calls": invalid: 0 permits`},
 			"no ids":              {c.PermitSemaphore("calls").Release(t.Context()), lock.ErrInvalid, `lock "calls": invalid: 0 permits`},
 			"a lifetime":          {ask(c.Semaphore("calls").TrySetPermitsFor(t.Context(), 1, 0)), lock.ErrInvalid, `lock "calls": invalid: a semaphore that lasts 0s`},

@@ -81,8 +81,8 @@ func TestLatchRefuses(t *testing.T) {
 			}
 		}
 		l := c.CountDownLatch("latch")
-		for _, n := range []int{-1, 0, 1 << 31} {
-			_, err := l.TrySetCount(ctx, n)
+		for _, n := range []int64{-1, 0, 1 << 31} {
+			_, err := l.TrySetCount(ctx, int(n))
 			wantErr(t, "TrySetCount", err, lock.ErrInvalid)
 		}
 		if n := w.srv.Count("EVALSHA") + w.srv.Count("EVAL"); n != 0 {

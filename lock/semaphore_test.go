@@ -136,10 +136,11 @@ func TestSemaphoreRefuses(t *testing.T) {
 		_, exists := s.ReleaseIfExists(ctx, -1)
 		_, drain := c.Semaphore("a{b").DrainPermits(ctx)
 		_, info := c.Semaphore("").Info(ctx)
+		beyond := int64(math.MaxInt32) + 1
 		for what, err := range map[string]error{
 			"Acquire(-1)": s.Acquire(ctx, -1), "TryAcquire(-1)": s.TryAcquire(ctx, -1), "Release(-1)": s.Release(ctx, -1),
 			"TrySetPermits(-1)": set, "TrySetPermitsFor(0)": long, "ReleaseIfExists(-1)": exists,
-			"Acquire(2^31)": s.Acquire(ctx, math.MaxInt32+1), "AddPermits(-2^31)": s.AddPermits(ctx, -math.MaxInt32-1),
+			"Acquire(2^31)": s.Acquire(ctx, int(beyond)), "AddPermits(-2^31)": s.AddPermits(ctx, -math.MaxInt32-1),
 			"Acquire of a bad name": c.Semaphore("a{b").Acquire(ctx, 1), "DrainPermits of a bad name": drain, "Info": info,
 			"Acquire with a lease": s.Acquire(ctx, 1, lock.For(time.Second)), "Acquire for ever": s.Acquire(ctx, 1, lock.Forever()),
 			"Acquire with an Owner": s.Acquire(ctx, 1, lock.As(c.NewOwner())),

@@ -35,7 +35,7 @@ func (m *permitsModel) keys() space {
 	for _, i := range m.order() {
 		score := at(m.ends[i])
 		if m.ends[i] == foreverN {
-			score = strconv.Itoa(never)
+			score = strconv.FormatInt(never, 10)
 		}
 		parts = append(parts, setIDs[i], score)
 	}
@@ -380,7 +380,7 @@ func acceptsPermits(keys space, said []message) error {
 			continue
 		}
 		for i := 0; i+1 < len(k.parts); i += 2 {
-			if score := k.parts[i+1]; len(k.parts[i]) != 16 || k.kind != "zset" || score[0] != '@' && score != strconv.Itoa(never) {
+			if score := k.parts[i+1]; len(k.parts[i]) != 16 || k.kind != "zset" || score[0] != '@' && score != strconv.FormatInt(never, 10) {
 				return fmt.Errorf("no permits: %s", k.text())
 			}
 		}
