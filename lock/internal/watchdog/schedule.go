@@ -71,11 +71,9 @@ func (w *Watchdog[L]) pushLocked(r *Record[L], due time.Time) {
 	w.wakeLocked(due)
 }
 
-// renewAllLocked makes all renewals due.
+// renewAllLocked makes all renewals due, for the loop, which then takes them. Their order in the heap stays.
 func (w *Watchdog[L]) renewAllLocked(at time.Time) {
 	for _, r := range w.renewals {
 		r.due = clock.Earlier(r.due, at)
 	}
-	heap.Init(&w.renewals)
-	w.wakeLocked(at)
 }
