@@ -260,10 +260,12 @@ func (s *Server) Do(args ...string) any {
 	return reply
 }
 
-// ranLocked does the work after each command.
+// ranLocked does the work after each command. WAIT concerns the writes of its own connection, as in Redis 8.0 and Valkey 9.
 func (s *Server) ranLocked(c *conn) {
-	s.propagateLocked()
-	c.offset = s.repl.offset
+	before := s.repl.offset
+	if s.propagateLocked(); s.repl.offset != before {
+		c.offset = s.repl.offset
+	}
 	s.serveWaitersLocked()
 	s.propagateLocked()
 }

@@ -175,9 +175,7 @@ func renewValues(c *fakeredis.Call, group, ownerAnd string, lease int64) int64 {
 			c.Do("HSET", group, hold+":expire_time", strconv.FormatInt(now(c)+lease, 10))
 		}
 	}
-	if c.Int("PTTL", group) < lease {
-		c.Do("PEXPIRE", group, strconv.FormatInt(lease, 10))
-	}
+	c.Do("PEXPIRE", group, text(max(c.Int("PTTL", group), lease)))
 	return outcome
 }
 

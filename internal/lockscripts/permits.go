@@ -188,6 +188,10 @@ func modelPermitsRenew(c *fakeredis.Call) any {
 				outcome = min(outcome, 0)
 			}
 		}
+		if outcome == 1 && lease > 0 {
+			c.Do("ZADD", set, text(now), "")
+			c.Do("ZREM", set, "")
+		}
 		for _, id := range ids {
 			if outcome == 1 && ends(c, set, id) < now+lease {
 				c.Do("ZADD", set, text(now+lease), id)

@@ -72,8 +72,8 @@ func modelPlainRenew(c *fakeredis.Call) any {
 	for i, key := range c.Keys {
 		switch holder := c.TryDo("GET", key); holder {
 		case c.Args[i+1]:
-			if c.Int("PTTL", key) < number(c.Args[0]) {
-				c.Do("PEXPIRE", key, c.Args[0])
+			if lease := number(c.Args[0]); lease > 0 {
+				c.Do("PEXPIRE", key, text(max(c.Int("PTTL", key), lease)))
 			}
 			outcomes[i] = int64(1)
 		case nil:

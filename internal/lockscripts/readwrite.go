@@ -84,8 +84,8 @@ func setHolds(c *fakeredis.Call, lock, owner string, count, rest int64, lease st
 }
 
 func extend(c *fakeredis.Call, key, lease string) {
-	if left := c.Int("PTTL", key); left != -1 && left < number(lease) {
-		c.Do("PEXPIRE", key, lease)
+	if left := c.Int("PTTL", key); left != -1 && number(lease) > 0 {
+		c.Do("PEXPIRE", key, text(max(left, number(lease))))
 	}
 }
 

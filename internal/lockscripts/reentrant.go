@@ -247,8 +247,8 @@ func modelRenew(c *fakeredis.Call) any {
 	for i, key := range c.Keys {
 		switch held := c.TryDo("HEXISTS", key, c.Args[i+1]); {
 		case held == int64(1):
-			if c.Int("PTTL", key) < number(lease) {
-				c.Do("PEXPIRE", key, lease)
+			if number(lease) > 0 {
+				c.Do("PEXPIRE", key, text(max(c.Int("PTTL", key), number(lease))))
 			}
 			outcomes[i] = int64(1)
 		case c.Do("EXISTS", key) == int64(0):

@@ -29,9 +29,8 @@ for i, group in ipairs(KEYS) do
                 redis.call('hset', group, ends, string.format('%.0f', now + lease))
             end
         end
-        if redis.call('pttl', group) < lease then
-            redis.call('pexpire', group, lease)
-        end
+        -- Also where nothing changes: WAIT counts the replicas that have the writes of this connection, and of no other.
+        redis.call('pexpire', group, math.max(redis.call('pttl', group), lease))
     end
 end
 return outcomes

@@ -22,6 +22,9 @@ for i, permits in ipairs(KEYS) do
     if outcomes[i] == 1 and lease > 0 then
         -- A write that needs no memory: after it a server that has run out of that does not refuse the others.
         redis.call('zrem', permits, '')
+        -- Also where nothing changes: WAIT counts the replicas that have the writes of this connection, and of no other.
+        redis.call('zadd', permits, now, '')
+        redis.call('zrem', permits, '')
     end
     for n = 1, outcomes[i] == 1 and #ids or 0, 16 do
         local id = string.sub(ids, n, n + 15)

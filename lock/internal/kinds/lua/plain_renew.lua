@@ -2,15 +2,16 @@
 -- KEYS  1.. locks
 -- ARGV  1 lease in ms (-2: nothing is changed)  2.. owner of each lock, in the order of the keys
 -- Returns a list: 1 renewed, 0 the lock is gone, -1 somebody else has it or the key is no lock.
-local lease = ARGV[1]
+local lease = tonumber(ARGV[1])
 local outcomes = {}
 
 for i, lock in ipairs(KEYS) do
     -- pcall: a key of another type must not keep the rest from being renewed.
     local holder = redis.pcall('get', lock)
     if holder == ARGV[i + 1] then
-        if redis.call('pttl', lock) < tonumber(lease) then
-            redis.call('pexpire', lock, lease)
+        if lease > 0 then
+            -- Also where nothing changes: WAIT counts the replicas that have the writes of this connection, and of no other.
+            redis.call('pexpire', lock, math.max(redis.call('pttl', lock), lease))
         end
         outcomes[i] = 1
     else
