@@ -79,7 +79,7 @@ func (g *group) join(part *Lease) bool {
 
 // armLocked arms the deadline of each part. The whole needs no timer of its own.
 func (g *group) armLocked() {
-	if g.whole.phase != held || g.armed && g.whole.limits.stop == 0 {
+	if g.whole.phase != held || g.armed && !slices.ContainsFunc(g.parts, func(p *Lease) bool { return p.limits.stop > 0 }) {
 		return
 	}
 	g.armed = true
@@ -100,6 +100,22 @@ func (l *Lease) alive() (until time.Time, ok bool) {
 	defer l.mu.Unlock()
 	at, left := l.client.now(), l.leftLocked()
 	return at.Time.Add(left), l.phase == held && left > 0
+}
+
+// stops reports whether StopBefore requires the end of contexts: enough parts are held, and too few for longer than the StopBefore of each.
+func (g *group) stops() bool {
+	living, longer := 0, 0
+	for _, p := range g.members() {
+		until, ok := p.alive()
+		if !ok {
+			continue
+		}
+		living++
+		if stop := p.limits.stop; stop == 0 || time.Until(until) > stop {
+			longer++
+		}
+	}
+	return living >= g.quorum && longer < g.quorum
 }
 
 func (g *group) validUntil() time.Time { return validUntil(g.members(), g.quorum) }

@@ -97,6 +97,7 @@ type parts interface {
 	validUntil() time.Time
 	checkClocks()
 	armLocked()
+	stops() bool
 	countLiving(cause *LostError)
 	check(ctx context.Context) error
 	extend(ctx context.Context, d time.Duration) error
@@ -455,8 +456,12 @@ func (l *Lease) deadline() {
 // ending returns the cause for the end of contexts if StopBefore requires their end now, else nil. The contexts of a lease whose
 // time is up, as after a stop of the process, end with its loss.
 func (l *Lease) ending() *LostError {
-	stop := l.limits.stop
-	if left := time.Until(l.ValidUntil()); stop == 0 || left > stop || left <= 0 {
+	stop, left := l.limits.stop, time.Until(l.ValidUntil())
+	stops := stop > 0 && left <= stop
+	if l.group != nil {
+		stops = l.group.stops()
+	}
+	if !stops || left <= 0 {
 		return nil
 	}
 	l.mu.Lock()

@@ -520,3 +520,33 @@ func TestMultiOfServersThatDoNotSayWhoTheyAre(t *testing.T) {
 		wantErr(t, "Lock() once that is known", err, lock.ErrInvalid)
 	})
 }
+
+// Each member of a Multi has the StopBefore of its own Client, whatever its name: the first member about to end ends the contexts, and no
+// member with a short lease ends them because of another's setting.
+func TestStopBeforeOfClients(t *testing.T) {
+	for _, names := range [][2]string{{"a", "b"}, {"b", "a"}} {
+		inFleet(t, 2, func(t *testing.T, f fleet) {
+			short := f[0].client(lock.Config{Lease: 3 * time.Second})
+			careful := f[1].client(lock.Config{StopBefore: 5 * time.Second})
+			m := newMulti(t, short.Reentrant(names[0]), careful.Reentrant(names[1]))
+			lease := lockMulti(t, m)
+			work, cancel := lease.Context(t.Context())
+			defer cancel()
+			if time.Sleep(time.Minute); work.Err() != nil {
+				t.Errorf("names %v: a held and renewed lease: %v", names, context.Cause(work))
+			}
+			mustUnlock(t, lease)
+
+			lease = lockMulti(t, m, lock.For(10*time.Second))
+			work, cancel = lease.Context(t.Context())
+			defer cancel()
+			<-work.Done()
+			lostBecause(t, context.Cause(work), lock.Ending)
+			if left := time.Until(lease.ValidUntil()); left < 4900*time.Millisecond || left > 5*time.Second {
+				t.Errorf("names %v: told %v before the end, want 5s", names, left)
+			}
+			mustUnlock(t, lease)
+			f.free()
+		})
+	}
+}

@@ -124,7 +124,7 @@ func AtMost(d time.Duration) Option { return Option{limit: limitMost, limited: d
 // contexts. 0 is no time.
 //
 // d must be shorter than the lease, and for a lease under the watchdog shorter than the part of the lease that is
-// left when a renewal is due.
+// left when a renewal is due. For a lease with Members, d counts for each member, as does the Config.StopBefore of its Client.
 func StopBefore(d time.Duration) Option { return Option{limit: limitStop, limited: d} }
 
 // set changes the limits by an option.
