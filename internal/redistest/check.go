@@ -40,6 +40,17 @@ func (s *Server) Try(args ...any) (resp.Value, error) {
 	return c.do(args...)
 }
 
+// Changes returns how many changes of its data the server has counted since its last save. A write without an effect is none. As with
+// Do, an error ends the test.
+func (s *Server) Changes() string {
+	s.t.Helper()
+	info, err := s.info("INFO", "persistence")
+	if err != nil {
+		s.t.Fatalf("redistest: INFO: %v", err)
+	}
+	return info["rdb_changes_since_last_save"]
+}
+
 // Key is a key of a server.
 type Key struct {
 	Name string

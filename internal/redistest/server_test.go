@@ -250,6 +250,21 @@ func TestDump(t *testing.T) {
 	})
 }
 
+// A write without an effect is no change.
+func TestChanges(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
+		before := s.Changes()
+		s.Do("DEL", "key")
+		if n := s.Changes(); n != before || n == "" {
+			t.Errorf("after DEL of no key %q changes, before %q", n, before)
+		}
+		s.Do("SET", "key", 1)
+		if n := s.Changes(); n == before {
+			t.Errorf("after SET %q changes, as before", n)
+		}
+	})
+}
+
 func TestMessages(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
 		m := s.PSubscribe("ch:*")

@@ -1,7 +1,6 @@
 package kinds_test
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -17,12 +16,6 @@ func TestServerRenewalsWrite(t *testing.T) {
 	ends := time.Now().Add(time.Minute).UnixMilli()
 	timeout := lockscripts.TimeoutKey("rw", owner, 1)
 	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
-		changes := func() string {
-			info, _ := s.Do("INFO", "persistence").Text()
-			_, n, _ := strings.Cut(info, "rdb_changes_since_last_save:")
-			n, _, _ = strings.Cut(n, "\r\n")
-			return n
-		}
 		for _, row := range []struct {
 			kind    string
 			held    [][]any
@@ -45,12 +38,12 @@ func TestServerRenewalsWrite(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			before := changes()
+			before := s.Changes()
 			reply := s.Do(append([]any{"EVAL", kinds.All()[row.kind]["renew"].Source()}, row.renewal...)...)
 			if n, err := reply.At(0).Int(); err != nil || n != 1 {
 				t.Errorf("%s: renew returns %v, %v", row.kind, n, err)
 			}
-			if changes() == before {
+			if s.Changes() == before {
 				t.Errorf("%s: a renewal that changes nothing writes nothing", row.kind)
 			}
 			left, err := s.Do(row.lease...).Float()
