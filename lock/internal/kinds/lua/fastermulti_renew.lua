@@ -23,7 +23,7 @@ for i, group in ipairs(KEYS) do
     if outcomes[i] == 1 and lease > 0 then
         -- A write that needs no memory: after it a server that has run out of that does not refuse the others.
         -- Also where nothing changes: WAIT counts the replicas that have the writes of this connection, and of no other.
-        redis.call('pexpire', group, math.max(redis.call('pttl', group), lease))
+        redis.call('pexpire', group, string.format('%.0f', math.max(redis.call('pttl', group), lease)))
         for value in string.gmatch(values, '%S+') do
             local ends = value .. ':' .. owner .. ':expire_time'
             if tonumber(redis.call('hget', group, ends)) < now + lease then

@@ -13,7 +13,7 @@ local function extend(key)
     local left = redis.call('pttl', key)
     if left ~= -1 and lease > 0 then
         -- Also where nothing changes: WAIT counts the replicas that have the writes of this connection, and of no other.
-        redis.call('pexpire', key, math.max(left, lease))
+        redis.call('pexpire', key, string.format('%.0f', math.max(left, lease)))
     end
     return left ~= -2
 end

@@ -11,7 +11,7 @@ for i, lock in ipairs(KEYS) do
     if held == 1 then
         if lease > 0 then
             -- Also where nothing changes: WAIT counts the replicas that have the writes of this connection, and of no other.
-            redis.call('pexpire', lock, math.max(redis.call('pttl', lock), lease))
+            redis.call('pexpire', lock, string.format('%.0f', math.max(redis.call('pttl', lock), lease)))
         end
         outcomes[i] = 1
     else
