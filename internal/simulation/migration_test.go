@@ -2,9 +2,11 @@ package simulation
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/lockwire/lockwire/internal/fakeredis"
@@ -196,6 +198,82 @@ func TestSynchronizersWakeUpWhileSlotMigrates(t *testing.T) {
 				}
 				if took := time.Since(<-free); took > 200*time.Millisecond {
 					t.Errorf("the waiter goes on %v later", took)
+				}
+			})
+		})
+	}
+}
+
+// The release of a lock whose latch stays behind when the lock moves to another node is as quick as any other: it takes another latch.
+func TestReleaseWhileItsLatchIsOnAnotherNode(t *testing.T) {
+	inFleet(t, lock.Config{}, func(t *testing.T, f *fleet) {
+		l := f.client.Reentrant("mylock")
+		first, err := l.Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := first.Unlock(t.Context()); err != nil { // which leaves its latch for the next release
+			t.Fatal(err)
+		}
+		second, err := l.Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if keys := f.keysOf(f.servers[0]); len(keys) != 2 {
+			t.Fatalf("keys %q, want the lock and a latch", keys)
+		}
+		f.opens(t, 0)
+		f.servers[0].MoveKey("mylock", f.servers[1])
+		begin := time.Now()
+		if err := second.Unlock(t.Context()); err != nil {
+			t.Error("Unlock =", err)
+		}
+		if took := time.Since(begin); took > time.Second {
+			t.Errorf("Unlock took %v", took)
+		}
+		if keys := f.keysOf(f.servers[1]); slices.Contains(keys, "mylock") {
+			t.Error("the lock is still taken")
+		}
+	})
+}
+
+// Listeners at the source of a migrating slot get the message of a release that Redisson sends for the kind.
+func TestMessageAtTheSourceOfAMigratingSlot(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		lock func(c *lock.Client) lockable
+		want string
+	}{
+		{"reentrant", func(c *lock.Client) lockable { return c.Reentrant("mylock") }, "0"},
+		{"read", func(c *lock.Client) lockable { return c.ReadWrite("mylock").Read() }, "1"},
+		{"write", func(c *lock.Client) lockable { return c.ReadWrite("mylock").Write() }, "1"},
+		{"permit", func(c *lock.Client) lockable { return anyPermit{c.PermitSemaphore("mylock")} }, "1"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			inFleet(t, lock.Config{}, func(t *testing.T, f *fleet) {
+				if test.name == "permit" {
+					if _, err := f.client.PermitSemaphore("mylock").TrySetPermits(t.Context(), 1); err != nil {
+						t.Fatal(err)
+					}
+				}
+				lease, err := test.lock(f.client).Lock(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				f.opens(t, len(f.keysOf(f.servers[0])))
+				f.servers[0].ClearLog()
+				if err := lease.Unlock(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				var messages []string
+				for _, cmd := range f.servers[0].Log() {
+					if cmd.Name == "SPUBLISH" {
+						messages = append(messages, cmd.Args[2])
+					}
+				}
+				if !slices.Equal(messages, []string{test.want}) {
+					t.Errorf("messages %q, want %q once", messages, test.want)
 				}
 			})
 		})
