@@ -45,9 +45,9 @@ func (p *Pool) With(ctx context.Context, fn func(*Conn) error) error {
 func (p *Pool) borrow(ctx context.Context) (*member, error) {
 	p.mu.Lock()
 	switch {
-	case p.closed:
+	case p.isClosed():
 		p.mu.Unlock()
-		return nil, p.cause
+		return nil, p.cause()
 	case ctx.Err() != nil:
 		p.mu.Unlock()
 		return nil, netfail.Ended(ctx)
@@ -163,7 +163,7 @@ func (p *Pool) placeLocked(m *member) {
 
 // dialMoreLocked starts dials for waiting borrowers, within MaxConns.
 func (p *Pool) dialMoreLocked() {
-	for !p.closed && p.dialing < min(p.queue.Len(), dialsAtOnce) && p.openLocked() < p.cfg.MaxConns && p.dialWantedLocked() {
+	for !p.isClosed() && p.dialing < min(p.queue.Len(), dialsAtOnce) && p.openLocked() < p.cfg.MaxConns && p.dialWantedLocked() {
 		p.dialing++
 		p.wg.Go(p.dialMember)
 	}

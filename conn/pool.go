@@ -47,10 +47,10 @@ func New(cfg Config) (*Pool, error) {
 	p := &Pool{
 		cfg:          cfg,
 		dialTokens:   make(chan struct{}, dialsAtOnce),
-		closing:      make(chan struct{}),
 		links:        make(map[*pipeline.Link]bool),
-		pendingDials: make(map[pipeline.Owner]*pendingDial),
+		pendingDials: make(map[pipeline.Owner]*dialState),
 	}
+	p.life, p.end = context.WithCancelCause(context.Background())
 	if cfg.Sentinel.used() {
 		p.cfg.Addr = cfg.Sentinel.Master // the address in errors without a connection
 		p.resolver = newResolver(&p.cfg, p.switched)
@@ -152,11 +152,8 @@ func (p *Pool) Tx(ctx context.Context, cmds []resp.Command) ([]resp.Value, error
 // The connection does not count for the Pool's statistics and limits. Stream dials once. The caller closes the
 // Stream; closing the Pool does not.
 func (p *Pool) Stream(ctx context.Context) (*Stream, error) {
-	p.mu.Lock()
-	closed := p.closed
-	p.mu.Unlock()
-	if closed {
-		return nil, &Error{Op: "dial", Addr: p.cfg.Addr, Err: p.cause}
+	if p.isClosed() {
+		return nil, &Error{Op: "dial", Addr: p.cfg.Addr, Err: p.cause()}
 	}
 	begin := time.Now()
 	s, err := p.connect(ctx)
@@ -179,21 +176,11 @@ func (p *Pool) Close() error { return p.CloseFor(ErrClosed) }
 // example when the server has left a cluster. The first cause stays.
 func (p *Pool) CloseFor(cause error) error {
 	p.mu.Lock()
-	if !p.closed {
-		p.closed, p.cause = true, cause
-		close(p.closing)
-	}
-	for _, d := range p.pendingDials {
-		d.cancel()
-	}
-	p.refuseBorrowersLocked(p.cause)
-	stop := p.unfollow
+	p.end(cause) // without effect after an earlier end
+	cause = p.cause()
+	p.refuseBorrowersLocked(cause)
 	links := slices.Collect(maps.Keys(p.links))
-	cause = p.cause
 	p.mu.Unlock()
-	if stop != nil {
-		stop()
-	}
 	for _, l := range links {
 		l.Fail(cause)
 	}

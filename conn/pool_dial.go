@@ -19,27 +19,24 @@ const dialsAtOnce = 2
 // the backoff. It returns nil and no error if wanted, called with mu held, then reports that no caller needs the link
 // any more.
 func (p *Pool) dial(o pipeline.Owner, exclusive bool, wanted func() bool) (*pipeline.Link, error) {
-	d := &pendingDial{}
-	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), dialStateKey{}, &d.dialState))
-	defer cancel()
-	d.cancel = cancel
+	if p.isClosed() {
+		return nil, p.cause()
+	}
+	d := &dialState{}
 	p.mu.Lock()
 	p.pendingDials[o] = d
-	closed := p.closed
 	p.mu.Unlock()
-	if closed {
-		return nil, p.cause
-	}
+	ctx := context.WithValue(p.life, dialStateKey{}, d)
 	s, err := p.dialInTurn(ctx, exclusive, wanted)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.pendingDials, o)
 	switch {
-	case p.closed:
+	case p.isClosed():
 		if s != nil {
 			s.HangUp()
 		}
-		return nil, p.cause
+		return nil, p.cause()
 	case s == nil:
 		return nil, err
 	case p.outdatedLocked(s.Addr):
@@ -60,13 +57,13 @@ func (p *Pool) dialInTurn(ctx context.Context, exclusive bool, wanted func() boo
 	case p.dialTokens <- struct{}{}:
 		defer func() { <-p.dialTokens }()
 	case <-ctx.Done():
-		return nil, p.cause
+		return nil, p.cause()
 	}
 	p.mu.Lock()
 	pause, switched := time.Until(p.notBefore), p.changed
 	p.mu.Unlock()
 	if pause > 0 && netfail.Sleep(ctx, pause, switched, sentinel.ErrSwitched) != nil && ctx.Err() != nil {
-		return nil, p.cause
+		return nil, p.cause()
 	}
 	p.mu.Lock()
 	stop := !wanted()
@@ -87,7 +84,7 @@ func (p *Pool) dialInTurn(ctx context.Context, exclusive bool, wanted func() boo
 func (p *Pool) noteDial(begin time.Time, exclusive bool, s *pipeline.Session, err error) {
 	now := time.Now()
 	p.mu.Lock()
-	if p.closed {
+	if p.isClosed() {
 		p.mu.Unlock()
 		return
 	}
@@ -113,7 +110,7 @@ func (p *Pool) noteDial(begin time.Time, exclusive bool, s *pipeline.Session, er
 // reportLocked reports a failed link. The callbacks run in a goroutine of their own because the caller may be
 // readLoop.
 func (p *Pool) reportLocked(l *pipeline.Link, exclusive bool, outstanding int, err error) {
-	if p.closed || onPurpose(err) {
+	if p.isClosed() || onPurpose(err) {
 		return
 	}
 	p.lostLinks++

@@ -32,7 +32,9 @@ type Pool struct {
 	sharedConns []*sharedConn
 	pushes      *pushes
 	dialTokens  chan struct{} // holds a token per dial in progress
-	closing     chan struct{} // closed when Close begins
+
+	life context.Context // of dials and of what follows the sentinels; ended under mu, by Close
+	end  context.CancelCauseFunc
 
 	wg      sync.WaitGroup // counts all goroutines
 	retries atomic.Uint64
@@ -40,11 +42,9 @@ type Pool struct {
 
 	resolver *sentinel.Resolver // nil without sentinels; constant after Open
 
-	mu           sync.Mutex // guards the following, and the fields so marked of sharedConn and member
-	closed       bool
-	cause        error                           // reason of closing, set once, before closing is closed
-	links        map[*pipeline.Link]bool         // all links that have not failed; true if the server takes names
-	pendingDials map[pipeline.Owner]*pendingDial // the dials in progress
+	mu           sync.Mutex                    // guards the following, and the fields so marked of sharedConn and member
+	links        map[*pipeline.Link]bool       // all links that have not failed; true if the server takes names
+	pendingDials map[pipeline.Owner]*dialState // the dials in progress, or waiting for their turn
 	knownMaster
 	health
 	lending
@@ -58,12 +58,6 @@ type health struct {
 	lastAt    time.Time
 
 	dials, dialErrors, lostLinks uint64
-}
-
-// pendingDial is a dial in progress, or waiting for its turn.
-type pendingDial struct {
-	cancel context.CancelFunc
-	dialState
 }
 
 // attempt is one dial of a shared connection, for all callers that wait for it.
@@ -102,10 +96,9 @@ func (s *sharedConn) ready() *pipeline.Link {
 
 // knownMaster is the server of a Pool with sentinels. The Pool's mu guards it.
 type knownMaster struct {
-	seq      uint64        // number of the known master; 0 without one
-	addr     string        // address dialed
-	changed  chan struct{} // closed when the master changes; nil without sentinels
-	unfollow context.CancelFunc
+	seq      uint64               // number of the known master; 0 without one
+	addr     string               // address dialed
+	changed  chan struct{}        // closed when the master changes; nil without sentinels
 	streams  map[*Stream]struct{} // open streams
 	switches uint64
 }
@@ -172,12 +165,17 @@ func (p *Pool) name() string { return p.cfg.titles.join(p.cfg.ClientName) }
 
 // sleep waits for d. If ctx or the Pool ends first, sleep returns the cause.
 func (p *Pool) sleep(ctx context.Context, d time.Duration) error {
-	err := netfail.Sleep(ctx, d, p.closing, ErrClosed)
+	err := netfail.Sleep(ctx, d, p.life.Done(), ErrClosed)
 	if err == ErrClosed {
-		return p.cause
+		return p.cause()
 	}
 	return err
 }
+
+func (p *Pool) isClosed() bool { return p.life.Err() != nil }
+
+// cause returns the reason of the Close.
+func (p *Pool) cause() error { return context.Cause(p.life) }
 
 // Stats holds the state of a Pool at one moment, and its counters since Open.
 type Stats struct {

@@ -52,8 +52,8 @@ func (s *sharedConn) join(ctx context.Context, stale *pipeline.Link) (*attempt, 
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case p.closed:
-		return nil, p.cause
+	case p.isClosed():
+		return nil, p.cause()
 	case ctx.Err() != nil:
 		return nil, netfail.Ended(ctx)
 	}
@@ -134,7 +134,7 @@ func (s *sharedConn) replaceUnless(l *pipeline.Link, most int) (again, first boo
 	p := s.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || s.current.Load() != l {
+	if p.isClosed() || s.current.Load() != l {
 		return true, false
 	}
 	now, news := time.Now(), s.suspect != l
@@ -164,7 +164,7 @@ func (s *sharedConn) Push(_ *pipeline.Link, v resp.Value) { s.p.pushes.add(v) }
 func (s *sharedConn) Due(l *pipeline.Link) {
 	s.p.mu.Lock()
 	defer s.p.mu.Unlock()
-	if !s.p.closed && s.current.Load() == l {
+	if !s.p.isClosed() && s.current.Load() == l {
 		s.dialLocked().waiting++
 	}
 }

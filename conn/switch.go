@@ -1,7 +1,6 @@
 package conn
 
 import (
-	"context"
 	"time"
 
 	"github.com/lockwire/lockwire/conn/internal/pipeline"
@@ -21,17 +20,15 @@ func (p *Pool) replaced(addr string) bool {
 // answered. With the first master, switched starts the goroutines that follow the sentinels.
 func (p *Pool) switched(from, to string, seq uint64) {
 	p.mu.Lock()
-	if p.closed || seq <= p.seq {
+	if p.isClosed() || seq <= p.seq {
 		p.mu.Unlock()
 		return
 	}
 	first := p.seq == 0
 	p.seq, p.addr = seq, to
 	if first {
-		ctx, cancel := context.WithCancel(context.Background())
-		p.unfollow = cancel
-		p.wg.Go(func() { p.resolver.Follow(ctx) })
-		p.wg.Go(func() { p.resolver.Watch(ctx) })
+		p.wg.Go(func() { p.resolver.Follow(p.life) })
+		p.wg.Go(func() { p.resolver.Watch(p.life) })
 	} else {
 		p.switches++
 		close(p.changed)
