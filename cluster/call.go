@@ -255,7 +255,7 @@ func (k *call) pause(d decision, at target, err error) error {
 	select {
 	case <-timer.C:
 	case <-done:
-	case <-k.c.done:
+	case <-k.c.life.Done():
 		return k.over(conn.ErrClosed, err)
 	case <-k.ctx.Done():
 		return k.over(netfail.Ended(k.ctx), err)

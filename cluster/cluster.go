@@ -22,8 +22,7 @@ type Cluster struct {
 	// Constant after Open.
 	cfg    Config
 	policy policy
-	done   chan struct{} // closed when Close begins
-	life   context.Context
+	life   context.Context // ended under mu, by Close
 	end    context.CancelFunc
 
 	wg     sync.WaitGroup // joins the refresh goroutine
@@ -37,7 +36,6 @@ type Cluster struct {
 	redirected, asked, retries, refreshes, refreshErrors atomic.Uint64
 
 	mu       sync.Mutex // guards the following
-	closed   bool
 	nodes    map[string]*node // by dialled address
 	retired  []*node          // nodes that have left the cluster and may still owe answers
 	read     *table           // the last topology read, without later redirections
@@ -60,7 +58,6 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	c := &Cluster{
 		cfg:     cfg,
 		policy:  cfg.policy(),
-		done:    make(chan struct{}),
 		wake:    make(chan struct{}, 1),
 		inquiry: make(chan struct{}, 1),
 		nodes:   make(map[string]*node),
@@ -255,12 +252,8 @@ func (c *Cluster) Owner(key string) (Node, bool) {
 // callback in Config. The caller of Stream closes the Stream.
 func (c *Cluster) Close() error {
 	c.mu.Lock()
-	if !c.closed {
-		c.closed = true
-		close(c.done)
-	}
-	c.mu.Unlock()
 	c.end()
+	c.mu.Unlock()
 	c.closeNodes()
 	c.wg.Wait()
 	return nil
@@ -275,14 +268,7 @@ func (c *Cluster) closeNodes() {
 	}
 }
 
-func (c *Cluster) isClosed() bool {
-	select {
-	case <-c.done:
-		return true
-	default:
-		return false
-	}
-}
+func (c *Cluster) isClosed() bool { return c.life.Err() != nil }
 
 // Trace returns Config.Node.Trace.
 func (c *Cluster) Trace() *conn.Trace { return c.cfg.Node.Trace }
@@ -374,7 +360,7 @@ func (c *Cluster) nodeLocked(announced string) *node {
 	if n := c.nodes[addr]; n != nil {
 		return n
 	}
-	if c.closed {
+	if c.isClosed() {
 		return nil
 	}
 	n := &node{announced: announced, from: originOf(announced), addr: addr}
@@ -431,7 +417,7 @@ func (c *Cluster) redial(old *node) *node {
 	if n := c.nodes[old.addr]; n != nil && n != old {
 		return n // another goroutine has redialled
 	}
-	if c.closed {
+	if c.isClosed() {
 		return nil // Close still has to find the old node
 	}
 	delete(c.nodes, old.addr)

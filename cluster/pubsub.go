@@ -64,7 +64,7 @@ func (c *Cluster) Route(channel string) (server string) {
 // StreamTo is Stream for the node at an address returned by Route.
 func (c *Cluster) StreamTo(ctx context.Context, server string) (*conn.Stream, error) {
 	c.mu.Lock()
-	n, closed := c.nodes[server], c.closed
+	n, closed := c.nodes[server], c.isClosed()
 	c.mu.Unlock()
 	switch {
 	case closed:

@@ -94,7 +94,7 @@ func (c *Cluster) refreshLoop() {
 		select {
 		case <-c.wake:
 		case <-timer.C:
-		case <-c.done:
+		case <-c.life.Done():
 		}
 	}
 }
@@ -224,7 +224,7 @@ func (c *Cluster) refresh(ctx context.Context) (changed bool, err error) {
 func (c *Cluster) noteRefresh(err error) {
 	c.mu.Lock()
 	before := c.failing
-	c.failing = err != nil && !c.closed
+	c.failing = err != nil && !c.isClosed()
 	now := c.failing
 	c.mu.Unlock()
 	switch {
@@ -318,7 +318,7 @@ func (c *Cluster) put(caller context.Context, from candidate, question func(cont
 // apply installs t, and reports whether t differs from the last topology read.
 func (c *Cluster) apply(t *topology) (changed bool) {
 	c.mu.Lock()
-	if c.closed {
+	if c.isClosed() {
 		c.mu.Unlock()
 		return false
 	}

@@ -94,7 +94,7 @@ func (c *Cluster) inquire(ctx context.Context, last string, known func() (conn.S
 		defer func() { <-c.inquiry }()
 	case <-ctx.Done():
 		return none, netfail.Ended(ctx)
-	case <-c.done:
+	case <-c.life.Done():
 		return none, conn.ErrClosed
 	}
 	if s, ok := known(); ok {
