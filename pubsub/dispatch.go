@@ -23,7 +23,7 @@ var (
 func (p *part) dispatch(v resp.Value) error {
 	p.subscriber.mu.Lock()
 	defer p.subscriber.mu.Unlock()
-	if p.subscriber.closed {
+	if p.subscriber.isClosed() {
 		return nil
 	}
 	switch v.Kind() {

@@ -31,7 +31,7 @@ func unattended(cfg Config) *Subscriber { return unattendedOn(nowhere{}, cfg) }
 
 func unattendedOn(d Dialer, cfg Config) *Subscriber {
 	s := New(d, cfg)
-	s.main.running, s.main.stop = true, func() {}
+	s.main.running = true
 	s.main.connectLocked(time.Now())
 	return s
 }

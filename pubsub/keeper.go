@@ -59,14 +59,13 @@ func (p *part) keep(ctx context.Context) {
 func (p *part) needed() bool {
 	p.subscriber.mu.Lock()
 	defer p.subscriber.mu.Unlock()
-	if !p.subscriber.closed {
+	if !p.subscriber.isClosed() {
 		for ch := range p.channelsLocked() {
 			p.rerouteLocked(ch)
 		}
 	}
-	if p.subscriber.closed || p.count == 0 {
+	if p.subscriber.isClosed() || p.count == 0 {
 		p.running, p.lost, p.lostCause = false, false, nil
-		p.stop()
 		if p.subscriber.parts[p.server] == p {
 			delete(p.subscriber.parts, p.server)
 		}

@@ -30,6 +30,8 @@ type Subscriber struct {
 	cfg    Config
 	main   *part // on connections of the Dialer
 
+	life   context.Context // of the keepers; ended under mu, by Close
+	end    context.CancelFunc
 	keeper sync.WaitGroup // joins the goroutines
 
 	mu            sync.Mutex       // guards the following, and the fields so marked of part, channel and Subscription
@@ -38,7 +40,6 @@ type Subscriber struct {
 	subscriptions int
 	reconnects    int64
 	dropped       int64
-	closed        bool
 }
 
 // part has a connection of a Subscriber, and the channels on this connection.
@@ -54,9 +55,8 @@ type part struct {
 	redial   time.Time // earliest time of the next dial
 
 	// The Subscriber's mu guards the following.
-	running bool               // a keeper runs
-	stop    context.CancelFunc // ends the keeper
-	count   int                // number of channels
+	running bool // a keeper runs
+	count   int  // number of channels
 
 	// The present connection.
 	connected   bool
@@ -82,6 +82,7 @@ func New(d Dialer, cfg Config) *Subscriber {
 		panic("pubsub: New without a Dialer")
 	}
 	s := &Subscriber{cfg: cfg.withDefaults()}
+	s.life, s.end = context.WithCancel(context.Background())
 	s.router, _ = d.(Router)
 	s.main = newPart(s, d, "")
 	return s
@@ -188,7 +189,7 @@ func (s *Subscriber) register(k kind, names []string, sub *Subscription) error {
 	sub.subscriber, sub.channels = s, make([]membership, 0, len(names))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	if s.isClosed() {
 		return errClosed
 	}
 	s.subscriptions++
@@ -206,14 +207,13 @@ func (s *Subscriber) register(k kind, names []string, sub *Subscription) error {
 
 // startLocked starts the keeper unless a keeper runs.
 func (p *part) startLocked() {
-	if p.running || p.subscriber.closed {
-		return
+	if s := p.subscriber; !p.running && !s.isClosed() {
+		p.running = true
+		s.keeper.Go(func() { p.keep(s.life) })
 	}
-	p.running = true
-	ctx, stop := context.WithCancel(context.Background())
-	p.stop = stop
-	p.subscriber.keeper.Go(func() { p.keep(ctx) })
 }
+
+func (s *Subscriber) isClosed() bool { return s.life.Err() != nil }
 
 // Stats is a snapshot of a Subscriber.
 type Stats struct {
@@ -241,7 +241,7 @@ func (s *Subscriber) Stats() Stats {
 // again.
 func (s *Subscriber) Close() error {
 	s.mu.Lock()
-	s.closed = true
+	s.end()
 	for _, p := range s.allLocked() {
 		p.eachLocked(func(sub *Subscription) {
 			if sub.ready != nil {
@@ -250,9 +250,6 @@ func (s *Subscriber) Close() error {
 			}
 			s.removeLocked(sub)
 		})
-		if p.running {
-			p.stop()
-		}
 	}
 	s.mu.Unlock()
 	s.keeper.Wait()
