@@ -68,7 +68,11 @@ func unprintable(r rune) bool { return !unicode.IsPrint(r) }
 func brief(d time.Duration) string {
 	switch {
 	case d >= time.Minute:
-		return strings.TrimSuffix(d.Round(time.Second).String(), "0s")
+		text := d.Round(time.Second).String()
+		if whole, ok := strings.CutSuffix(text, "m0s"); ok {
+			return whole + "m"
+		}
+		return text
 	case d >= time.Second:
 		return d.Round(100 * time.Millisecond).String()
 	}
