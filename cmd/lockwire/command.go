@@ -72,14 +72,21 @@ func (c *command) flags() (own, common *flag.FlagSet, in *invocation) {
 	return own, common, in
 }
 
+// eachFlag calls fn for each flag of the command, the common flags last.
+func (c *command) eachFlag(fn func(*flag.Flag)) {
+	own, common, _ := c.flags()
+	own.VisitAll(fn)
+	common.VisitAll(fn)
+}
+
 // parse parses the arguments of a command. Flags may be before, between and behind the arguments, up to "--".
 func (c *command) parse(words []string) (*invocation, error) {
 	own, common, in := c.flags()
 	all := flag.NewFlagSet(c.name, flag.ContinueOnError)
 	all.SetOutput(io.Discard)
-	for _, set := range []*flag.FlagSet{own, common} {
-		set.VisitAll(func(f *flag.Flag) { all.Var(f.Value, f.Name, f.Usage) })
-	}
+	add := func(f *flag.Flag) { all.Var(f.Value, f.Name, f.Usage) }
+	own.VisitAll(add)
+	common.VisitAll(add)
 	before, program := words, []string(nil)
 	if i := slices.Index(words, "--"); i >= 0 {
 		before, program = words[:i], words[i+1:]

@@ -58,10 +58,7 @@ func values(word string) []string {
 // flagWords returns the flags of a command as they are written.
 func (c *command) flagWords() []string {
 	var words []string
-	own, common, _ := c.flags()
-	for _, set := range []*flag.FlagSet{own, common} {
-		set.VisitAll(func(f *flag.Flag) { words = append(words, dashed(f.Name)) })
-	}
+	c.eachFlag(func(f *flag.Flag) { words = append(words, dashed(f.Name)) })
 	return append(words, "--help")
 }
 

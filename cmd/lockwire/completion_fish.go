@@ -37,10 +37,7 @@ func fishCompletion() string {
 	about := map[string]string{"help": "describe a command", "leader": "lead, or show who leads"}
 	for _, c := range commands() {
 		about[c.name] = c.short
-		own, common, _ := c.flags()
-		for _, set := range []*flag.FlagSet{own, common} {
-			set.VisitAll(func(f *flag.Flag) { b.WriteString(fishFlag(c.name, f)) })
-		}
+		c.eachFlag(func(f *flag.Flag) { b.WriteString(fishFlag(c.name, f)) })
 	}
 	for _, first := range firstWords() {
 		fmt.Fprintf(&b, "complete -c lockwire -n __lockwire_at -a %s -d %s\n", first, fishQuoted(about[first]))
