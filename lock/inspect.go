@@ -106,9 +106,6 @@ const mostLooks = 3
 // lookAtNumber looks at a key that is no lock: a number may be a semaphore or a latch.
 func (c *Client) lookAtNumber(ctx context.Context, i *Inspection) error {
 	v, err := c.server.Send(ctx, resp.Cmd("GET", i.Name))
-	if err == nil {
-		err = v.Err()
-	}
 	if reply, _ := errors.AsType[resp.Error](err); remote.WrongType(reply) {
 		i.Shape = ShapeOther
 		return nil

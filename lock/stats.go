@@ -29,10 +29,7 @@ type Stats struct {
 
 // Stats returns the client's counters. The counters are not read at a single instant.
 func (c *Client) Stats() Stats {
-	c.table.mu.Lock()
-	leases := slices.Collect(c.table.leases)
-	c.table.mu.Unlock()
-	leases = slices.DeleteFunc(leases, func(l *Lease) bool { return l.now().phase == gone }) // by Close, which leaves it listed
+	leases := slices.DeleteFunc(c.table.all(), func(l *Lease) bool { return l.now().phase == gone }) // by Close, which leaves it listed
 	n := &c.counters
 	return Stats{
 		Leases:         len(leases),
@@ -63,9 +60,7 @@ type HeldLease struct {
 // Held returns the leases of the client that are held now, the oldest first. The members of a [Multi] or [Redlock]
 // count one by one. Held asks no server.
 func (c *Client) Held() []HeldLease {
-	c.table.mu.Lock()
-	leases := slices.Collect(c.table.leases)
-	c.table.mu.Unlock()
+	leases := c.table.all()
 	held := make([]HeldLease, 0, len(leases))
 	for _, l := range leases {
 		if l.Err() == nil {

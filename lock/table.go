@@ -69,6 +69,13 @@ type table struct {
 	closed  bool         // no lease and no waiter enters any more
 }
 
+// all returns all leases.
+func (b *table) all() []*Lease {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Collect(b.leases)
+}
+
 // leases yields all leases. The caller has mu.
 func (b *table) leases(yield func(*Lease) bool) {
 	for _, e := range b.entries {
