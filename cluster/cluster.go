@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/internal/callback"
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -35,7 +36,7 @@ type Cluster struct {
 
 	redirected, asked, retries, refreshes, refreshErrors atomic.Uint64
 
-	mu       sync.Mutex // guards the following
+	mu       sync.Mutex       // guards the following
 	nodes    map[string]*node // by dialled address
 	retired  []*node          // nodes that have left the cluster and may still owe answers
 	read     *table           // the last topology read, without later redirections
@@ -437,7 +438,7 @@ func (c *Cluster) retireLocked(n *node, why error) {
 	n.retired, n.why = time.Now(), why
 	c.retired = append(c.retired, n)
 	n.leave(why)
-	c.wakeRefresh()
+	netfail.Signal(c.wake)
 }
 
 func (n *node) isRetired() bool { return !n.retired.IsZero() }

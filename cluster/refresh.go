@@ -50,17 +50,9 @@ func (c *Cluster) wantRefresh() <-chan struct{} {
 	defer c.mu.Unlock()
 	if !c.wanted {
 		c.wanted = true
-		c.wakeRefresh()
+		netfail.Signal(c.wake)
 	}
 	return c.round
-}
-
-// wakeRefresh wakes the refresh goroutine.
-func (c *Cluster) wakeRefresh() {
-	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
 }
 
 // pace decides the times of refreshes.

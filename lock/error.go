@@ -2,7 +2,6 @@ package lock
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -252,6 +251,3 @@ func subject(name string, log *logs.Log) string {
 
 // shown returns what stands for the name of a lock in the text of an error.
 func shown(name string, log *logs.Log) string { return cmp.Or(log.Shown(name), strconv.Quote(name)) }
-
-// ended returns the reason for the end of ctx.
-func ended(ctx context.Context) error { return netfail.Ended(ctx) }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/pubsub"
@@ -336,7 +337,7 @@ func (w *watcher) news(fn func()) {
 	w.mu.Lock()
 	fn()
 	w.mu.Unlock()
-	notify(w.wake)
+	netfail.Signal(w.wake)
 }
 
 // miss makes the watcher read all locks again.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/lock/internal/clock"
 	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/lock/internal/watchdog"
@@ -77,7 +78,7 @@ func (l *Lease) beginExtension(ctx context.Context) error {
 			return err
 		}
 		if ctx.Err() != nil {
-			return ended(ctx)
+			return netfail.Ended(ctx)
 		}
 		l.mu.Lock()
 		other := l.renewal

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/resp"
 )
@@ -224,7 +225,7 @@ func (g *group) ask(ctx context.Context, ask func(part *Lease) error) error {
 				return g.whole.Err()
 			}
 		case <-ctx.Done():
-			return ended(ctx)
+			return netfail.Ended(ctx)
 		}
 	}
 	if err := g.whole.Err(); err != nil {

@@ -6,6 +6,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/resp"
 )
@@ -164,7 +165,7 @@ func (w *waiter) deliver(p *handedOver) bool {
 	if !w.claim.Deliver(p) {
 		return false
 	}
-	notify(w.wake)
+	netfail.Signal(w.wake)
 	return true
 }
 

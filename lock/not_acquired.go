@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/lock/internal/logs"
 	"github.com/lockwire/lockwire/resp"
 )
@@ -142,7 +143,7 @@ func (r *request) gaveUp(ctx context.Context) error {
 	if c.isClosed() {
 		return ErrClosed
 	}
-	e := r.notAcquired(ended(ctx))
+	e := r.notAcquired(netfail.Ended(ctx))
 	switch why := &r.why; {
 	case why.refused():
 	case why.answer != nil:
@@ -167,7 +168,7 @@ func (w *waited) end(ctx context.Context, c *Client, e *NotAcquiredError, last e
 	if c.isClosed() {
 		return ErrClosed
 	}
-	e.Err, e.unasked = ended(ctx), false
+	e.Err, e.unasked = netfail.Ended(ctx), false
 	if !e.seen.IsZero() {
 		e.HolderSeen = max(time.Since(e.seen), 1)
 	}

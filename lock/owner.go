@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/lockwire/lockwire/internal/netfail"
 )
 
 // Owner identifies the holder of a lock. Leases taken [As] the same Owner are holds of the same holder, so code called by the
@@ -127,7 +129,7 @@ func (o *ownerState) take(ctx context.Context, name string, over <-chan struct{}
 			case <-over:
 				return nil, reason
 			case <-ctx.Done():
-				return nil, fmt.Errorf("lock: waiting for another call of the same owner: %w", ended(ctx))
+				return nil, fmt.Errorf("lock: waiting for another call of the same owner: %w", netfail.Ended(ctx))
 			}
 		}
 		if taken { // otherwise the record has been dropped

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/lock/internal/clock"
 	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/lock/internal/remote"
@@ -161,7 +162,7 @@ func (l *Lease) downgrade(ctx context.Context) (*Lease, error) {
 		return nil, err
 	}
 	if ctx.Err() != nil {
-		return nil, ended(ctx)
+		return nil, netfail.Ended(ctx)
 	}
 	turn, err := l.state.take(ctx, l.target.name, c.done, ErrClosed)
 	if err != nil {

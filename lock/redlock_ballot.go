@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -252,7 +253,7 @@ func (b *ballot) giveUp(ctx context.Context) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.decided {
-		b.errs = append(b.errs, fmt.Errorf("%d have not answered: %w", b.missing, ended(ctx)))
+		b.errs = append(b.errs, fmt.Errorf("%d have not answered: %w", b.missing, netfail.Ended(ctx)))
 		b.loseLocked(b.noQuorumLocked())
 	}
 }

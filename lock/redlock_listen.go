@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/lock/internal/clock"
 	"github.com/lockwire/lockwire/lock/internal/turns"
 	"github.com/lockwire/lockwire/pubsub"
@@ -105,7 +106,7 @@ func (l *listener) await(ctx context.Context, votes []vote, lost error, poll tim
 		case <-timer.C:
 			return nil
 		case <-ctx.Done():
-			return ended(ctx)
+			return netfail.Ended(ctx)
 		case <-first.done:
 			return ErrClosed
 		}

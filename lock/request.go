@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/lock/internal/claim"
 	"github.com/lockwire/lockwire/lock/internal/clock"
 	"github.com/lockwire/lockwire/lock/internal/kinds"
@@ -337,7 +338,7 @@ func (r *request) shareGrant() {
 	if e := c.table.entries[key]; e != nil {
 		for w := e.first; w != nil; w = w.next {
 			if all || w.state == r.state {
-				notify(w.look)
+				netfail.Signal(w.look)
 			}
 		}
 	}
@@ -346,15 +347,7 @@ func (r *request) shareGrant() {
 	}
 	for _, q := range r.state.queued {
 		if q.key == key && q.look != r.look {
-			notify(q.look)
+			netfail.Signal(q.look)
 		}
-	}
-}
-
-// notify sends a signal to a channel of capacity 1. A second signal before a receive has no effect.
-func notify(signal chan struct{}) {
-	select {
-	case signal <- struct{}{}:
-	default:
 	}
 }

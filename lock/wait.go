@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/pubsub"
 )
 
@@ -207,7 +208,7 @@ func (w *waiter) leave() {
 			e.head.Wake()
 		}
 		e.first.front.Store(true)
-		notify(e.first.wake)
+		netfail.Signal(e.first.wake)
 	default:
 		e.first, events = nil, e.head.events
 		if parked = events != nil && e.head.Up() && !c.table.closed; parked {

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -126,7 +127,7 @@ func (s *Subscriber) removeLocked(sub *Subscription) {
 	}
 	sub.closed = true
 	if sub.watch != nil {
-		sub.watch.wakeLocked()
+		netfail.Signal(sub.watch.wake)
 	} else {
 		sub.queue.close()
 	}
@@ -161,7 +162,7 @@ func (p *part) updateLocked(ch *channel) {
 	case p.connected && !ch.changed:
 		ch.changed = true
 		p.changed = append(p.changed, ch)
-		p.wakeKeeper()
+		netfail.Signal(p.wake)
 	}
 }
 
@@ -169,7 +170,7 @@ func (p *part) updateLocked(ch *channel) {
 func (p *part) forgetLocked(ch *channel) {
 	delete(p.refused, ch)
 	if p.count--; p.count == 0 {
-		p.wakeKeeper()
+		netfail.Signal(p.wake)
 	}
 }
 
@@ -257,7 +258,7 @@ func (p *part) refuseLocked(ch *channel, err error, now time.Time) {
 		p.updateLocked(ch)
 		return
 	}
-	p.wakeKeeper()
+	netfail.Signal(p.wake)
 	for _, m := range slices.Clone(ch.subs) {
 		sub := m.sub
 		if sub.ready != nil {

@@ -137,7 +137,7 @@ func (p *part) redirectLocked(ch *channel, err error) bool {
 	if to := ch.part; ch.refusals > movesAtOnce {
 		ch.state = refused
 		to.refused[ch] = time.Now().Add(to.pauseLocked(ch, err))
-		to.wakeKeeper()
+		netfail.Signal(to.wake)
 	}
 	return true
 }

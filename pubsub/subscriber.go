@@ -265,10 +265,3 @@ func (p *part) eachLocked(fn func(*Subscription)) {
 		}
 	}
 }
-
-func (p *part) wakeKeeper() {
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
-}

@@ -1,5 +1,7 @@
 package pubsub
 
+import "github.com/lockwire/lockwire/internal/netfail"
+
 // Watch is a Subscription that only wakes its consumer. It suits a consumer that checks a condition
 // whatever the message says. A Watch has no queue, takes a tenth of a Subscription's memory and
 // never lags. Any goroutine may call its methods.
@@ -82,12 +84,5 @@ func (w *Watch) noteLocked(ev *Event) {
 	if ev.Kind != Message {
 		w.err = ev.Err // nil for Resumed
 	}
-	w.wakeLocked()
-}
-
-func (w *Watch) wakeLocked() {
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
+	netfail.Signal(w.wake)
 }

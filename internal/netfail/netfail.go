@@ -183,6 +183,14 @@ func Sleep(ctx context.Context, d time.Duration, stop <-chan struct{}, stopped e
 	}
 }
 
+// Signal sends to a channel of capacity 1. A second signal before a receive has no effect.
+func Signal(to chan<- struct{}) {
+	select {
+	case to <- struct{}{}:
+	default:
+	}
+}
+
 // OnEnd calls fn if ctx ends before stop is called. stop, which is called
 // once, waits for fn to return and reports whether fn was called.
 func OnEnd(ctx context.Context, fn func()) (stop func() (ended bool)) {

@@ -92,3 +92,13 @@ func TestSleep(t *testing.T) {
 		}
 	})
 }
+
+// A signal that nobody has received yet is one signal, however often it is sent.
+func TestSignal(t *testing.T) {
+	to := make(chan struct{}, 1)
+	netfail.Signal(to)
+	netfail.Signal(to)
+	if n := len(to); n != 1 {
+		t.Errorf("%d signals, want 1", n)
+	}
+}

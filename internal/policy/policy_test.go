@@ -41,7 +41,7 @@ var mayImport = map[string][]string{
 	"lock/internal/processes": {"resp", "conn", "lock/internal/remote"},
 	"lock/internal/remote":    {"resp", "conn", "script", "internal/netfail", "lock/internal/clock", "lock/internal/kinds", "lock/internal/logs"},
 	"lock/internal/turns":     {},
-	"lock/internal/watchdog":  {"pubsub", "lock/internal/clock", "lock/internal/logs", "lock/internal/remote"},
+	"lock/internal/watchdog":  {"pubsub", "internal/netfail", "lock/internal/clock", "lock/internal/logs", "lock/internal/remote"},
 	"lock/locktest":           {"conn", "lock", "lock/internal/machine", "internal/fakeredis", "internal/lockscripts"},
 	"lock/leader":             {"resp", "conn", "script", "lock", "internal/netfail"},
 	"lock/fence":              {},

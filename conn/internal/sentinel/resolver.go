@@ -151,10 +151,7 @@ func (f *Resolver) current() (m master, suspected bool, changed <-chan struct{})
 // Suspect makes the next dial ask the sentinels, if addr is the master's address. It also makes Follow check its
 // sentinel, so that the next announcement is not missed.
 func (f *Resolver) Suspect(addr string) {
-	select {
-	case f.checkListener <- struct{}{}:
-	default:
-	}
+	netfail.Signal(f.checkListener)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.master.addr == addr {

@@ -19,6 +19,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/lock/internal/remote"
 )
 
@@ -154,12 +155,5 @@ func (u *Cleanup) startLocked() {
 		u.started = true
 		u.wg.Go(u.loop)
 	}
-	u.wake()
-}
-
-func (u *Cleanup) wake() {
-	select {
-	case u.signal <- struct{}{}:
-	default:
-	}
+	netfail.Signal(u.signal)
 }

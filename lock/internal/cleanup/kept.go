@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/lock/internal/clock"
 )
 
@@ -91,7 +92,7 @@ func (u *Cleanup) keep(l *keptList, w Confirmed) {
 // Lost notes that a master may have been replaced. It takes no mutex.
 func (u *Cleanup) Lost() {
 	u.lost.Store(true)
-	u.wake()
+	netfail.Signal(u.signal)
 }
 
 // againLane is the lane of the goroutine that makes jobs for kept work.
@@ -162,5 +163,5 @@ func (u *Cleanup) sendAgain(at time.Time, loss bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.returned = append(u.returned, batch{againLane, jobs})
-	u.wake()
+	netfail.Signal(u.signal)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/resp"
 )
@@ -120,7 +121,7 @@ func (u *Cleanup) flushLatches(latches []latch) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.flushed = true
-	u.wake()
+	netfail.Signal(u.signal)
 }
 
 // forget deletes latches. After a failure, latches stay until they expire.

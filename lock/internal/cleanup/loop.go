@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/lock/internal/clock"
 	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/resp"
@@ -220,7 +221,7 @@ func (u *Cleanup) run(b batch) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.returned = append(u.returned, b)
-	u.wake()
+	netfail.Signal(u.signal)
 }
 
 // send runs jobs that have their turns, in one write.

@@ -19,6 +19,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/lock/internal/clock"
 	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/pubsub"
@@ -157,7 +158,7 @@ func (w *Watchdog[L]) WatchClock(l L) {
 // Raise makes all leases due for renewal soon, because the server may have lost its data. Raise does not block.
 func (w *Watchdog[L]) Raise() {
 	w.alarms.raised.Store(true)
-	w.notify()
+	netfail.Signal(w.signal)
 }
 
 // Idle reports whether the watchdog has no lease.
@@ -190,14 +191,6 @@ func (w *Watchdog[L]) wakeLocked(due time.Time) {
 	}
 	if due.Before(w.wake) {
 		w.wake = due
-		w.notify()
-	}
-}
-
-// notify signals the loop. A second signal before the loop has received the first has no effect.
-func (w *Watchdog[L]) notify() {
-	select {
-	case w.signal <- struct{}{}:
-	default:
+		netfail.Signal(w.signal)
 	}
 }
