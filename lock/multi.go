@@ -124,6 +124,7 @@ func (m *Multi) lockAll(ctx context.Context, plan *multiPlan) (*Lease, error) {
 	for {
 		whole, some, err := m.attempt(ctx, plan, false)
 		history.note(err)
+		_, again := errors.AsType[partly](err)
 		switch {
 		case err == nil:
 			return whole, nil
@@ -131,7 +132,7 @@ func (m *Multi) lockAll(ctx context.Context, plan *multiPlan) (*Lease, error) {
 			return nil, err
 		case ctx.Err() != nil && (history.refused || some):
 			return nil, history.gaveUp(ctx, m.members[0], err)
-		case ctx.Err() != nil, !errors.Is(err, errPartly):
+		case ctx.Err() != nil, !again:
 			return nil, err
 		case errors.Is(err, ErrNotAcquired):
 			history.refused, failing = true, time.Time{}
@@ -171,14 +172,10 @@ func (m *Multi) Info(ctx context.Context) ([]Info, error) {
 	return ofAll(ctx, m.members, (*Handle).Info)
 }
 
-// errPartly marks an attempt that acquired only some of the locks. The next attempt may succeed.
-var errPartly = errors.New("lock: not all of the locks")
-
-// partly wraps an error and matches errPartly too.
+// partly is the error of an attempt that acquired only some of the locks. The next attempt may succeed.
 type partly struct{ error }
 
-func (partly) Is(target error) bool { return target == errPartly }
-func (p partly) Unwrap() error      { return p.error }
+func (p partly) Unwrap() error { return p.error }
 
 // multiPlan has the requests of a Lock or TryLock to the members.
 type multiPlan struct {

@@ -49,10 +49,9 @@ type Cleanup struct {
 	wg      sync.WaitGroup
 	life    context.Context // for requests of the loop; ended when Close has waited long enough
 	end     context.CancelFunc
-	asking  context.Context // for questions about masters; ended by Close
+	asking  context.Context // for questions about masters; ended by Close: then the loop ends when no work is left
 	endAsk  context.CancelFunc
 	signal  chan struct{} // capacity 1: there is work
-	closing chan struct{} // closed by Close: the loop ends when no work is left
 	batches sync.WaitGroup
 	apart   atomic.Bool // a command cannot have keys of several locks
 	lost    atomic.Bool // a master may have been replaced
@@ -90,7 +89,7 @@ type Config struct {
 
 // New returns a Cleanup without work. Its goroutine starts with the first work. Call Close.
 func New(cfg Config) *Cleanup {
-	u := &Cleanup{cfg: cfg, signal: make(chan struct{}, 1), closing: make(chan struct{}),
+	u := &Cleanup{cfg: cfg, signal: make(chan struct{}, 1),
 		ended: keptList{lasts: keptFor}, changes: keptList{lasts: ChangeFor}}
 	u.life, u.end = context.WithCancel(context.Background())
 	u.asking, u.endAsk = context.WithCancel(u.life)
@@ -140,7 +139,6 @@ func (u *Cleanup) Close(ctx context.Context) Abandoned {
 	}
 	u.mu.Unlock()
 	u.endAsk()
-	close(u.closing)
 	stop := context.AfterFunc(ctx, u.end)
 	u.wg.Wait()
 	stop()

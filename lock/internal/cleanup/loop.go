@@ -57,7 +57,7 @@ func (u *Cleanup) loop() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	a := agenda{busy: make(map[lane]bool)}
-	closing := u.closing
+	closing := u.asking.Done()
 	for {
 		select {
 		case <-u.signal:

@@ -113,13 +113,9 @@ func (ch *Channels) checkPublishing(l Lock) {
 		return
 	}
 	rule := l.rule()
-	if _, asked := ch.asked.LoadOrStore(rule, true); !asked {
-		ch.askRight(l, rule)
+	if _, asked := ch.asked.LoadOrStore(rule, true); asked {
+		return
 	}
-}
-
-// askRight asks the server for the user's right to publish on the channels of l, allowed by rule.
-func (ch *Channels) askRight(l Lock, rule string) {
 	ch.background(func(ctx context.Context) {
 		v, err := kinds.Publish.Get().Run(ctx, ch.server.Doer, []string{l.Name, l.Channel}, ch.Publishing(false))
 		if err != nil || v.IsNull() {
