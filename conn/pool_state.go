@@ -215,7 +215,7 @@ func (p *Pool) countLocked() Stats {
 		Lost:       p.lostLinks,
 		Switches:   p.switches,
 		Retries:    p.retries.Load(),
-		PushesLost: p.pushes.droppedCount(),
+		PushesLost: p.pushes.dropped.Load(),
 	}
 	for _, c := range p.sharedConns {
 		if c.ready() != nil {

@@ -2,6 +2,7 @@ package conn
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/lockwire/lockwire/resp"
 )
@@ -19,13 +20,13 @@ func tooMany(pushes, bytes int) bool { return pushes > maxPushes || bytes > maxP
 // pushes delivers pushes to a callback in a goroutine of its own, so that no reply waits for the callback.
 type pushes struct {
 	deliver func(resp.Value) // constant
+	dropped atomic.Uint64
 
-	mu      sync.Mutex // guards the following
-	cond    sync.Cond
-	queue   []resp.Value
-	bytes   int // size of the queue
-	dropped uint64
-	closed  bool
+	mu     sync.Mutex // guards the following
+	cond   sync.Cond
+	queue  []resp.Value
+	bytes  int // size of the queue
+	closed bool
 }
 
 // newPushes starts a goroutine, counted by wg, that delivers to deliver until close. A nil deliver needs no goroutine, and
@@ -50,7 +51,7 @@ func (q *pushes) add(v resp.Value) {
 	q.bytes += sizeOf(v)
 	for tooMany(len(q.queue), q.bytes) {
 		q.removeLocked()
-		q.dropped++
+		q.dropped.Add(1)
 	}
 	q.cond.Signal()
 }
@@ -103,11 +104,4 @@ func (q *pushes) pushLoop() {
 		q.mu.Unlock()
 		q.deliver(v)
 	}
-}
-
-// droppedCount returns the number of dropped pushes.
-func (q *pushes) droppedCount() uint64 {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.dropped
 }

@@ -321,15 +321,11 @@ func (q request) describe() CommandStart {
 	return s
 }
 
-// distinct returns the names of cmds, equal neighbours once; nil if all are equal.
+// distinct returns the names of cmds, equal neighbours once.
 func distinct(cmds []resp.Command) (names []string) {
-	last := cmds[0].Name()
 	for i := range cmds {
-		if name := cmds[i].Name(); name != last {
-			if names == nil {
-				names = append(names, netfail.Op(last))
-			}
-			names, last = append(names, netfail.Op(name)), name
+		if name := netfail.Op(cmds[i].Name()); len(names) == 0 || name != names[len(names)-1] {
+			names = append(names, name)
 		}
 	}
 	return names
