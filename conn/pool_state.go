@@ -27,7 +27,7 @@ import (
 // affect other callers on the connection. A shared connection refuses commands that would block or change the
 // connection's state; the error names the alternative.
 type Pool struct {
-	// Constant after Open.
+	// Constant after New.
 	cfg         Config
 	sharedConns []*sharedConn
 	pushes      *pushes
@@ -40,7 +40,7 @@ type Pool struct {
 	retries atomic.Uint64
 	losses  callback.List
 
-	resolver *sentinel.Resolver // nil without sentinels; constant after Open
+	resolver *sentinel.Resolver // nil without sentinels; constant after New
 
 	mu           sync.Mutex                    // guards the following, and the fields so marked of sharedConn and member
 	links        map[*pipeline.Link]bool       // all links that have not failed; true if the server takes names
