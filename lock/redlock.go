@@ -12,8 +12,9 @@ import (
 
 // RedlockConfig configures a [Redlock]. The zero RedlockConfig is ready to use.
 type RedlockConfig struct {
-	// NodeTimeout limits the wait for the answer of a server. It must be much shorter than the lease. 0 is 1 % of the
-	// lease, at least 20 ms and at most 250 ms.
+	// NodeTimeout limits the wait for the answer of a server. It must be much shorter than the lease, and longer than the
+	// round trip to a majority of the servers; otherwise Lock ends with [ErrNoQuorum]. 0 is 1 % of the lease, at least 20 ms
+	// and at most 250 ms.
 	NodeTimeout time.Duration
 
 	// MinValidity is the share of the lease, or of a shorter time set by [AtMost], that must remain when a majority has
