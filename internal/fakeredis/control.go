@@ -16,7 +16,7 @@ func (s *Server) Unreachable(on bool) { s.set(func() { s.unreachable = on }) }
 func (s *Server) Mute(on bool) { s.set(func() { s.mute = on }) }
 
 // Stall makes the server stop reading, as SIGSTOP does: dials succeed, a client's writes succeed until the connection's
-// buffer is full, and all of it runs when Stall ends.
+// buffer is full, and all of it runs when Stall ends, before what other servers of a [Network] have sent meanwhile.
 func (s *Server) Stall(on bool) {
 	s.set(func() {
 		switch {
@@ -30,7 +30,7 @@ func (s *Server) Stall(on bool) {
 		}
 	})
 	if !on && s.network != nil {
-		s.network.flush()
+		time.AfterFunc(time.Microsecond, s.network.flush)
 	}
 }
 

@@ -3,6 +3,7 @@ package simulation
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"sync"
@@ -331,4 +332,40 @@ func TestLeavingTheLineWhileSlotMigrates(t *testing.T) {
 			t.Errorf("the waiter has the lock %v after it was free", d)
 		}
 	})
+}
+
+// A replaced master that goes on after a stop runs all waiting renewals of a lock at once, on several connections. None counts, as
+// the new master has none.
+func TestRenewalsAtAReplacedMaster(t *testing.T) {
+	for _, age := range []time.Duration{0, 900 * time.Millisecond, 1400 * time.Millisecond} {
+		inFleet(t, lock.Config{Lease: 6 * time.Second}, func(t *testing.T, f *fleet) {
+			var wg sync.WaitGroup
+			for i := range 4 { // connections for later
+				wg.Go(func() {
+					if _, err := f.client.Reentrant(fmt.Sprint("{mylock}", i)).Lock(t.Context()); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+			lease, err := f.client.Reentrant("mylock").Lock(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(age)
+			master, successor := f.servers[0], f.replicaOf(newDice(1, "replica"), 0)
+			master.Stall(true)
+			for f.servers[successor].Replication().Master != "" {
+				time.Sleep(10 * time.Millisecond)
+			}
+			master.Stall(false)
+			for range 5000 {
+				time.Sleep(time.Millisecond)
+				left, _ := f.servers[successor].Do("PTTL", "mylock").(int64)
+				if until := time.Until(lease.ValidUntil()); lease.Err() == nil && until > time.Duration(left)*time.Millisecond {
+					t.Fatalf("age %v: the lease is good for %v, and at the new master for %d ms", age, until, left)
+				}
+			}
+		})
+	}
 }

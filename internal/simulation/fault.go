@@ -131,6 +131,31 @@ func (w *world) during(d time.Duration, start, stop func()) {
 	})
 }
 
+// stopUntilReplaced stops a master until one of its replicas is a master, and a moment longer, or for 20 s: what clients have sent
+// meanwhile runs at a master that knows of no other.
+func (w *world) stopUntilReplaced(d *dice, master *fakeredis.Server, all []*fakeredis.Server) {
+	const step = 10 * time.Millisecond
+	leads := func(s *fakeredis.Server) bool { return s.Replication().Master == "" }
+	replicas := slices.DeleteFunc(slices.Clone(all), leads)
+	longer := d.n(20)
+	master.Stall(true)
+	w.wg.Go(func() {
+		defer master.Stall(false)
+		ticks := time.NewTicker(step)
+		defer ticks.Stop()
+		for left := int(20 * time.Second / step); left > 0; left-- {
+			if slices.ContainsFunc(replicas, leads) {
+				left, replicas = min(left, longer), nil
+			}
+			select {
+			case <-ticks.C:
+			case <-w.healed:
+				return
+			}
+		}
+	})
+}
+
 // long is for how long a fault lasts: seldom for very long.
 func long(d *dice) time.Duration {
 	if d.oneIn(10) {

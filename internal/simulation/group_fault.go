@@ -26,6 +26,9 @@ func groupFaults() []fault {
 		{"lag", 4, false, of(server, (*group).lag)},
 		{"sentinel hangs", 3, false, of(sentinel, (*group).hang)},
 		{"sentinel cut off", 3, false, of(sentinel, (*group).cut)},
+		{"master stops until it is replaced", 5, false, of(master, func(g *group, d *dice, i int) {
+			g.world.stopUntilReplaced(d, g.servers[i], g.servers)
+		})},
 		{"clients cut off", 4, false, (*world).apartFault},
 	}
 }

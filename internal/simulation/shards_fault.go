@@ -29,6 +29,9 @@ func shardFaults() []fault {
 		{"replica cut off", 3, false, of(replica, (*shards).cut)},
 		{"lag", 4, false, of(node, (*shards).lag)},
 		{"slot moves", 12, false, (*world).moveFault},
+		{"master stops until it is replaced", 5, false, of(master, func(g *shards, d *dice, i int) {
+			g.world.stopUntilReplaced(d, g.servers[i], g.servers)
+		})},
 		{"clients cut off", 4, false, (*world).apartFault},
 	}
 }
@@ -369,7 +372,7 @@ func (g *shards) repair() {
 		time.Sleep(repairEvery)
 	}
 	for _, o := range g.world.objects {
-		if (o.family == permits || o.family == semaphore) && o.lostBy(slotOpen) {
+		if (o.family == permits || o.family == semaphore) && (o.lostBy(slotOpen) || o.lostBy(dataLost)) {
 			o.lost(slotOpen) // the rest is unknown: begin again
 			g.world.delete(o)
 		}
