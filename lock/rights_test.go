@@ -259,3 +259,29 @@ func TestHalfAnUndoOfALostAcquire(t *testing.T) {
 		}
 	}
 }
+
+// An acquire that finds an ended lease of a group and may not set its own leaves the group a group.
+func TestHalfAnAcquireInPlaceOfAnEndedLease(t *testing.T) {
+	for _, right := range []string{"hset", "hdel"} {
+		inVirtualTime(t, func(t *testing.T, w *world) {
+			c := w.client(lock.Config{})
+			ended, other := c.FasterMulti("group", "ended"), c.FasterMulti("group", "other")
+			lease, err := other.Lock(t.Context(), lock.For(time.Minute))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := ended.Lock(t.Context(), lock.For(time.Second)); err != nil {
+				t.Fatal(err)
+			}
+			w.sleep(2 * time.Second)
+			w.srv.Deny(right)
+			if _, err := ended.TryLock(t.Context()); err == nil {
+				t.Errorf("TryLock without %s succeeds", right)
+			}
+			w.srv.Deny()
+			w.sleep(time.Second)
+			mustUnlock(t, lease)
+			mustUnlockOf(t, "without "+right, ended.Lock)
+		})
+	}
+}

@@ -56,14 +56,15 @@ func modelFasterMultiAcquire(c *fakeredis.Call) any {
 		if ends > now(c) {
 			before, _ := c.Do("HGET", group, hold+":lock_count").(string)
 			count += number(before)
-		} else if holder != "" {
-			c.Do("HDEL", group, hold+":expire_time", hold+":lock_count")
 		}
 		if count == 1 {
 			first = append(first, value)
 		}
-		hold, ends = value+":"+owner, max(ends, now(c)+number(lease))
-		c.Do("HSET", group, value, owner, hold+":expire_time", strconv.FormatInt(ends, 10), hold+":lock_count", strconv.FormatInt(count, 10))
+		own, ends := value+":"+owner, max(ends, now(c)+number(lease))
+		c.Do("HSET", group, value, owner, own+":expire_time", strconv.FormatInt(ends, 10), own+":lock_count", strconv.FormatInt(count, 10))
+		if holder != "" && holder != owner {
+			c.Do("HDEL", group, hold+":expire_time", hold+":lock_count")
+		}
 	}
 	if c.Int("PTTL", group) < number(lease) {
 		c.Do("PEXPIRE", group, lease)

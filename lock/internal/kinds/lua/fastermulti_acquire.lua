@@ -34,13 +34,14 @@ for value in string.gmatch(values, '%S+') do
     if ends > now then -- a further hold never shortens the lease of those it is nested in
         further = true
         count = (redis.call('hget', group, hold .. ':lock_count') or 0) + 1
-    elseif holder then -- its lease has ended
-        redis.call('hdel', group, value .. ':' .. holder .. ':expire_time', value .. ':' .. holder .. ':lock_count')
     end
     if count == 1 then
         table.insert(first, value)
     end
     redis.call('hset', group, value, owner, hold .. ':expire_time', string.format('%.0f', math.max(ends, now + lease)), hold .. ':lock_count', count)
+    if holder and holder ~= owner then -- its lease has ended
+        redis.call('hdel', group, value .. ':' .. holder .. ':expire_time', value .. ':' .. holder .. ':lock_count')
+    end
 end
 if not known or redis.call('pttl', group) < lease then
     redis.call('pexpire', group, lease)
