@@ -231,6 +231,32 @@ func TestGrantThatComesTooLate(t *testing.T) {
 	})
 }
 
+// An Owner whose further hold was granted too late asks again at once, also behind others, who wait for the release of the first.
+func TestFurtherHoldThatComesTooLate(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		owner := lock.As(c.NewOwner())
+		outer := mustLock(t, c, "job", owner)
+		behind := make(chan *lock.Lease)
+		go func() { behind <- mustLock(t, c, "job") }()
+		w.sleep(time.Second)
+		w.onScript("acquire", func(n int) fakeredis.Action {
+			if n == 1 {
+				return fakeredis.Run().Late(2 * time.Second)
+			}
+			return fakeredis.Run()
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if _, err := c.Reentrant("job").Lock(ctx, owner, lock.For(time.Second)); err != nil {
+			t.Errorf("Lock of the holder = %v", err)
+		}
+		mustUnlock(t, outer)
+		mustUnlock(t, <-behind)
+		w.free()
+	})
+}
+
 // A server that grants too late every time has been asked, and the lock was not to be had: a wait that ends with its
 // context says that, and one that could go on is given up after a lease of the client's.
 func TestGrantsThatAllComeTooLate(t *testing.T) {

@@ -79,7 +79,7 @@ func (w *waiter) awaitFront(ctx context.Context) (done bool, err error) {
 	switch {
 	case w.behind:
 		again = time.After(0)
-	case w.state != nil && !w.why.refused(): // an Owner may hold the lock already while the waiters in front wait
+	case w.state != nil && w.why.failure != nil: // an Owner may hold the lock already while the waiters in front wait
 		again = time.After(w.client.pace.PollMin)
 	}
 	for !w.front.Load() {
