@@ -29,8 +29,6 @@ type ballot struct {
 	done    chan struct{} // closed when decided
 	whole   *Lease        // the lease, if won
 	granted []*Lease
-	missing int // number of missing answers
-	refused int // number of servers with another owner of the lock
 	errs    []error
 	fatal   error // an error in errs that would be the same at a repeat
 	err     error // the reason, if lost
@@ -61,8 +59,7 @@ func (r *Redlock) ask(ctx context.Context, c candidacy, ended func()) (lease *Le
 		return nil, nil, err
 	}
 	c.traced.asked()
-	n := len(r.nodes)
-	b := &ballot{lock: r, ask: c, ended: ended, start: time.Now(), done: make(chan struct{}), votes: make([]vote, n), missing: n}
+	b := &ballot{lock: r, ask: c, ended: ended, start: time.Now(), done: make(chan struct{}), votes: make([]vote, len(r.nodes))}
 	if r.nodes[0].target.kind == plainKind.Get() {
 		b.owner = plainOwner(0)
 	}
@@ -145,7 +142,6 @@ func (b *ballot) count(h *Handle, l *Lease, again time.Duration, err error) {
 	if b.decided {
 		return
 	}
-	b.missing--
 	v := &b.votes[slices.Index(b.lock.nodes, h)]
 	v.took = time.Since(b.start)
 	switch {
@@ -153,7 +149,6 @@ func (b *ballot) count(h *Handle, l *Lease, again time.Duration, err error) {
 		v.verdict = voteGranted
 		b.granted = append(b.granted, l)
 	case errors.Is(err, ErrNotAcquired):
-		b.refused++
 		if v.verdict = voteRefused; again != noTTL {
 			v.ends = b.start.Add(v.took + max(again, h.client.pace.Floor))
 		}
@@ -178,7 +173,7 @@ func (b *ballot) failedLocked(h *Handle, err error) {
 
 // decideLocked decides the ballot if missing answers cannot change the result.
 func (b *ballot) decideLocked() {
-	quorum := b.lock.quorum
+	quorum, missing := b.lock.quorum, b.numberLocked(voteMissing)
 	switch {
 	case len(b.granted) >= quorum:
 		if err := b.worthLocked(); err != nil {
@@ -188,7 +183,7 @@ func (b *ballot) decideLocked() {
 		b.whole = newWhole(quorum, false, b.granted, b.end, b.lock.cfg.Quarantine)
 		b.decided = true
 		close(b.done)
-	case len(b.granted)+b.missing < quorum && (b.fatal != nil || b.takenLocked(0) || !b.takenLocked(b.missing)):
+	case len(b.granted)+missing < quorum && (b.fatal != nil || b.takenLocked(0) || !b.takenLocked(missing)):
 		b.loseLocked(b.verdictLocked())
 	}
 }
@@ -203,10 +198,20 @@ func (b *ballot) end(awaited bool) {
 	b.ended()
 }
 
+// numberLocked returns the number of servers with the given verdict.
+func (b *ballot) numberLocked(of verdict) (n int) {
+	for _, v := range b.votes {
+		if v.verdict == of {
+			n++
+		}
+	}
+	return n
+}
+
 // takenLocked reports whether other owners have the lock on so many servers, plus more, that the remaining servers
 // are no majority. Only then is the lock refused, whatever the unreachable servers would have answered.
 func (b *ballot) takenLocked(more int) bool {
-	return b.refused+more > len(b.lock.nodes)-b.lock.quorum
+	return b.numberLocked(voteRefused)+more > len(b.lock.nodes)-b.lock.quorum
 }
 
 // worthLocked returns an error if the majority is not one of distinct servers, or if too little of the lease is left.
@@ -240,7 +245,7 @@ func (b *ballot) verdictLocked() error {
 // noQuorumLocked returns an error with the number of grants and refusals, and the errors of the other servers.
 func (b *ballot) noQuorumLocked() error {
 	return fmt.Errorf("%w: of %d servers, %d granted the lock and on %d another owner has it; %w",
-		ErrNoQuorum, len(b.lock.nodes), len(b.granted), b.refused, errors.Join(b.errs...))
+		ErrNoQuorum, len(b.lock.nodes), len(b.granted), b.numberLocked(voteRefused), errors.Join(b.errs...))
 }
 
 func (b *ballot) loseLocked(err error) {
@@ -253,7 +258,7 @@ func (b *ballot) giveUp(ctx context.Context) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.decided {
-		b.errs = append(b.errs, fmt.Errorf("%d have not answered: %w", b.missing, netfail.Ended(ctx)))
+		b.errs = append(b.errs, fmt.Errorf("%d have not answered: %w", b.numberLocked(voteMissing), netfail.Ended(ctx)))
 		b.loseLocked(b.noQuorumLocked())
 	}
 }
