@@ -117,15 +117,12 @@ func (c *Cluster) inquire(ctx context.Context, last string, known func() (conn.S
 
 // witnesses returns the nodes to ask about a master. The master itself is last.
 func (c *Cluster) witnesses(master string) []candidate {
-	var list, last []candidate
-	for _, from := range c.candidates(time.Now()) {
-		if from.addr() == master {
-			last = append(last, from)
-		} else {
-			list = append(list, from)
-		}
+	list := c.candidates(time.Now())
+	if i := slices.IndexFunc(list, func(from candidate) bool { return from.addr() == master }); i >= 0 {
+		last := list[i]
+		list = append(slices.Delete(list, i, i+1), last)
 	}
-	return append(list, last...)
+	return list
 }
 
 // addr returns the dialled address of the candidate.
