@@ -113,9 +113,14 @@ func (ch *Channels) checkPublishing(l Lock) {
 		return
 	}
 	rule := l.rule()
-	if _, asked := ch.asked.LoadOrStore(rule, true); asked {
-		return
+	if _, asked := ch.asked.LoadOrStore(rule, true); !asked {
+		ch.askRight(l, rule)
 	}
+}
+
+// askRight asks the server for the user's right to publish on the channels of l, allowed by rule. It is a function of its own so that l
+// stays on the stack of a call that need not ask.
+func (ch *Channels) askRight(l Lock, rule string) {
 	ch.background(func(ctx context.Context) {
 		v, err := kinds.Publish.Get().Run(ctx, ch.server.Doer, []string{l.Name, l.Channel}, ch.Publishing(false))
 		if err != nil || v.IsNull() {
