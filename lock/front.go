@@ -208,12 +208,17 @@ func (w *waiter) planAfterFailure(began time.Time, err error) (tooLong bool) {
 		return false
 	case errors.Is(err, ErrLost): // the server answered too late for the lease of w: counted per request
 		h.Failed(p, at)
-		if w.late.IsZero() {
-			w.late = at
-		}
-		return at.Sub(w.late) >= patience
+		return w.lateForLong(at)
 	}
 	h.Unanswered(p, at, began, err)
 	_, tooLong = h.Hopeless(at, w.since, patience)
 	return tooLong
+}
+
+// lateForLong records a grant that arrived expired at the time at, and reports whether all grants of a time as long as a lease did so.
+func (w *waiter) lateForLong(at time.Time) bool {
+	if w.late.IsZero() {
+		w.late = at
+	}
+	return at.Sub(w.late) >= w.client.cfg.Lease
 }

@@ -257,6 +257,30 @@ func TestFurtherHoldThatComesTooLate(t *testing.T) {
 	})
 }
 
+// An Owner whose further holds are all granted too late gives up as others do, also behind others, who wait for its release.
+func TestFurtherHoldsThatAllComeTooLate(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		owner := lock.As(c.NewOwner())
+		outer := mustLock(t, c, "job", owner)
+		behind := make(chan *lock.Lease)
+		go func() { behind <- mustLock(t, c, "job") }()
+		w.sleep(time.Second)
+		w.onScript("acquire", func(int) fakeredis.Action { return fakeredis.Run().Late(500 * time.Millisecond) })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		start := time.Now()
+		_, err := c.Reentrant("job").Lock(ctx, owner, lock.For(100*time.Millisecond))
+		lostBecause(t, err, lock.Expired)
+		if took := time.Since(start); took < 30*time.Second || took > 33*time.Second {
+			t.Errorf("Lock gave up after %v, want about 30s", took)
+		}
+		mustUnlock(t, outer)
+		mustUnlock(t, <-behind)
+		w.free()
+	})
+}
+
 // A server that grants too late every time has been asked, and the lock was not to be had: a wait that ends with its
 // context says that, and one that could go on is given up after a lease of the client's.
 func TestGrantsThatAllComeTooLate(t *testing.T) {

@@ -268,7 +268,7 @@ type waiter struct {
 	timer *time.Timer             // for the next look; nil before the waiter is at the front
 
 	questions questions // owned by the waiter at the front
-	late      time.Time // the first grant that arrived expired, if all grants since then did so; owned by the same
+	late      time.Time // the first grant that arrived expired, if all grants since then did so; owned by the waiter
 
 	counted bool // in Client.queued; constant after newWaiter
 	inLine  bool // of this process, so not in a queue; only the waiter uses it

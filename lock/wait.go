@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/lockwire/lockwire/internal/netfail"
@@ -109,10 +110,15 @@ func (w *waiter) lookInLine(ctx context.Context) (done bool, again <-chan time.T
 		return w.lookForSetup(attempts)
 	}
 	granted, _, err := w.attempt(attempts)
-	if granted || err != nil && !passing(err) {
+	switch {
+	case granted, err != nil && !passing(err):
 		return true, nil, err
-	}
-	if err != nil && w.state != nil {
+	case err == nil:
+		w.late = time.Time{}
+	case w.state == nil:
+	case errors.Is(err, ErrLost) && w.lateForLong(time.Now()):
+		return true, nil, err
+	default:
 		again = time.After(c.pace.PollMax)
 	}
 	return false, again, nil
