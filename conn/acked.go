@@ -111,6 +111,9 @@ type Succession struct {
 	// Bare reports that the master is the first one known, and that no replica of it was ever reported.
 	Bare  bool
 	Asked time.Time // time before sending the question
+	// Changes counts the changes of the Pool's master so far. Two answers with the same number were given under the same master, without
+	// another in between.
+	Changes uint64
 }
 
 // Succession returns a sentinel's answer to a question sent at since or later; for a zero since the last answer is

@@ -176,6 +176,7 @@ func TestAllAcknowledge(t *testing.T) {
 		"one is promoted, one synchronizes":      {[]string{other + live}, conn.Succession{Replicas: 1, Away: 1, AwayAddrs: back}, []string{syncing}, conn.Succession{Replicas: 1, Away: 1, AwayAddrs: back}, 0, 1},
 		"both are there, one for the server":     {[]string{live, other + live}, conn.Succession{Replicas: 1, Away: 1, AwayAddrs: back}, []string{live, other + live}, conn.Succession{Replicas: 1, Away: 1, AwayAddrs: back}, 2, 0},
 		"the server was started anew":            {[]string{live}, conn.Succession{Replicas: 1}, []string{live}, conn.Succession{Replicas: 1, Master: "before"}, 1, 0},
+		"another was the master for a moment":    {[]string{live}, conn.Succession{Replicas: 1, Away: 1}, []string{live}, conn.Succession{Replicas: 1, Away: 1, Master: "another", Changes: 2}, 1, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inShard(t, lock.Config{}, func(t *testing.T, w *world, r *replicated, c *lock.Client) {

@@ -21,6 +21,7 @@ type Succession struct {
 	AwayAddrs []string
 	Bare      bool
 	Asked     time.Time
+	Changes   uint64
 }
 
 // Reasons for not believing a sentinel: its view may be outdated.
@@ -35,6 +36,7 @@ func (f *Resolver) knownSuccession(since time.Time) (Succession, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	last := f.succession
+	last.Changes = f.master.seq
 	return last, !last.Asked.IsZero() && last.Addr == f.master.addr && !last.Asked.Before(since)
 }
 
@@ -81,6 +83,7 @@ func (f *Resolver) Succession(ctx context.Context, since time.Time) (Succession,
 		case epoch < newest:
 			err = errDisputed
 		default:
+			s.Changes = m.seq
 			return f.noteSuccession(s), nil
 		}
 		f.demote(at) // also if ctx has ended: the next caller would wait for the same sentinel

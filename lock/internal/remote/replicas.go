@@ -361,7 +361,7 @@ func (r *Replicas) fewer(s conn.Succession, h headcount) bool {
 // server as the master, or as the master of another part of the keys (the target of a migrating slot).
 //
 // For seconds after a promotion or a restart, sentinels report a wrong identity or none. With live replicas the address is
-// enough, because a Pool refuses a former master's answer to WAIT.
+// enough if the Pool has had no other master since before the request, because a Pool refuses a former master's answer to WAIT.
 func (d *Acked) answerer(ctx context.Context, h headcount, since time.Time) (conn.Succession, error) {
 	s, err := d.r.succession(ctx, d.hold.Name, since)
 	if err != nil || d.r.server.Failover == nil {
@@ -376,7 +376,7 @@ func (d *Acked) answerer(ctx context.Context, h headcount, since time.Time) (con
 		who, _, _ = ParseServerInfo(d.identity)
 	}
 	switch {
-	case err != nil || who == s.Master || spread == nil && h.live > 0 && s.Addr == d.succession.Addr:
+	case err != nil || who == s.Master || spread == nil && h.live > 0 && s.Addr == d.succession.Addr && s.Changes == d.succession.Changes:
 		return s, err
 	case spread == nil || since.IsZero():
 		return s, errNotMaster
