@@ -49,6 +49,7 @@ func TestWaitIsRedirected(t *testing.T) {
 func TestWaitAmongRefusals(t *testing.T) {
 	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
 		f.answer(nodeA, "INCR", fmt.Sprintf("-MOVED %d %s", slotA, nodeB), 0)
+		f.serve(fakeRange{0, 10922, nodeB}, fakeRange{10923, 16383, nodeC}) // as MOVED says, for the refresh that follows
 		values, err := c.SendBatch(t.Context(), waiting(resp.Cmd("SET", keyA, 1), resp.Cmd("INCR", keyA)))
 		if err != nil || texts(values) != "OK MOVED 0" {
 			t.Errorf("%q, %v, want the redirection as a reply", texts(values), err)
