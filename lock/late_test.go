@@ -231,29 +231,37 @@ func TestGrantThatComesTooLate(t *testing.T) {
 	})
 }
 
+// besideAWaiter calls further while an owner has a lock for which another caller of the process waits. Both get it in turn.
+func (w *world) besideAWaiter(c *lock.Client, owner lock.Option, further func()) {
+	w.t.Helper()
+	outer := mustLock(w.t, c, "job", owner)
+	behind := make(chan *lock.Lease)
+	go func() { behind <- mustLock(w.t, c, "job") }()
+	w.sleep(time.Second)
+	further()
+	mustUnlock(w.t, outer)
+	mustUnlock(w.t, <-behind)
+	w.free()
+}
+
 // An Owner whose further hold was granted too late asks again at once, also behind others, who wait for the release of the first.
 func TestFurtherHoldThatComesTooLate(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		c := w.client(lock.Config{})
 		owner := lock.As(c.NewOwner())
-		outer := mustLock(t, c, "job", owner)
-		behind := make(chan *lock.Lease)
-		go func() { behind <- mustLock(t, c, "job") }()
-		w.sleep(time.Second)
-		w.onScript("acquire", func(n int) fakeredis.Action {
-			if n == 1 {
-				return fakeredis.Run().Late(2 * time.Second)
+		w.besideAWaiter(c, owner, func() {
+			w.onScript("acquire", func(n int) fakeredis.Action {
+				if n == 1 {
+					return fakeredis.Run().Late(2 * time.Second)
+				}
+				return fakeredis.Run()
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			if _, err := c.Reentrant("job").Lock(ctx, owner, lock.For(time.Second)); err != nil {
+				t.Errorf("Lock of the holder = %v", err)
 			}
-			return fakeredis.Run()
 		})
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
-		if _, err := c.Reentrant("job").Lock(ctx, owner, lock.For(time.Second)); err != nil {
-			t.Errorf("Lock of the holder = %v", err)
-		}
-		mustUnlock(t, outer)
-		mustUnlock(t, <-behind)
-		w.free()
 	})
 }
 
@@ -262,22 +270,17 @@ func TestFurtherHoldsThatAllComeTooLate(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		c := w.client(lock.Config{})
 		owner := lock.As(c.NewOwner())
-		outer := mustLock(t, c, "job", owner)
-		behind := make(chan *lock.Lease)
-		go func() { behind <- mustLock(t, c, "job") }()
-		w.sleep(time.Second)
-		w.onScript("acquire", func(int) fakeredis.Action { return fakeredis.Run().Late(500 * time.Millisecond) })
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
-		start := time.Now()
-		_, err := c.Reentrant("job").Lock(ctx, owner, lock.For(100*time.Millisecond))
-		lostBecause(t, err, lock.Expired)
-		if took := time.Since(start); took < 30*time.Second || took > 33*time.Second {
-			t.Errorf("Lock gave up after %v, want about 30s", took)
-		}
-		mustUnlock(t, outer)
-		mustUnlock(t, <-behind)
-		w.free()
+		w.besideAWaiter(c, owner, func() {
+			w.onScript("acquire", func(int) fakeredis.Action { return fakeredis.Run().Late(500 * time.Millisecond) })
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			start := time.Now()
+			_, err := c.Reentrant("job").Lock(ctx, owner, lock.For(100*time.Millisecond))
+			lostBecause(t, err, lock.Expired)
+			if took := time.Since(start); took < 30*time.Second || took > 33*time.Second {
+				t.Errorf("Lock gave up after %v, want about 30s", took)
+			}
+		})
 	})
 }
 
