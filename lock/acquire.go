@@ -18,9 +18,9 @@ var errUnanswered = errors.New("earlier requests for the lock have no answer")
 
 // crowded reports whether r has to stand in line: somebody in this process has the lock or waits for it, or has left without an
 // answer. Without the last rule, callers whose deadlines are short for a busy server would all ask it at once, again and again, and
-// keep it so busy that none of them has an answer in time. An owner that already has the lock does not stand in line. seen is the watch
+// keep it so busy that none of them has an answer in time. An owner that already has the lock does not stand in line. before is the watch
 // of a line without waiters.
-func (r *request) crowded() (seen sighting, crowded bool) {
+func (r *request) crowded() (before sighting, crowded bool) {
 	c := r.client
 	k := r.target.kind
 	if k.queued {
@@ -46,10 +46,10 @@ func (r *request) crowded() (seen sighting, crowded bool) {
 		return sighting{}, true
 	}
 	if line != nil && line.parked != nil {
-		seen.watch = line.parked
-		seen.events, _ = line.parked.Count()
+		before.watch = line.parked
+		before.events, _ = line.parked.Count()
 	}
-	return seen, false
+	return before, false
 }
 
 // attempt runs the acquire script once, and again if the request arrived too late to run. attempt reports whether the

@@ -36,7 +36,7 @@ func (h *head) start(w *waiter) error {
 	if h.events = c.table.unpark(t.key()); h.events != nil {
 		h.events.Move(w.wake)
 		h.noteEvents(c, t)
-		if w.seen.holds(h.events) {
+		if w.sighting.unchanged(h.events) {
 			h.Used()
 		} else {
 			h.Wake()
@@ -95,7 +95,7 @@ func (w *waiter) sleep(ctx context.Context, wait time.Duration) (done bool, err 
 			return w.inherit(), nil
 		}
 		w.head.noteEvents(w.client, w.target)
-	case <-w.look:
+	case <-w.shared:
 		w.head.Wake()
 	case <-w.timer.C:
 	case <-ctx.Done():
@@ -125,9 +125,9 @@ func (w *waiter) lookAtFront(ctx context.Context) (done bool, err error) {
 	if w.tooLate(began) {
 		return true, w.sitOut(ctx)
 	}
-	attempts, cancel := c.untilClose(ctx)
+	whileOpen, cancel := c.untilClose(ctx)
 	defer cancel()
-	granted, left, err := r.attempt(attempts)
+	granted, left, err := r.attempt(whileOpen)
 	if granted || ctx.Err() == nil {
 		w.noteAnswer()
 	}

@@ -194,8 +194,8 @@ func (r *request) enterQueue() bool {
 		return false
 	}
 	c.queued.Add(1)
-	r.look = make(chan struct{}, 1)
-	r.state.queued = append(r.state.queued, queuedCall{key: r.target.key(), look: r.look})
+	r.shared = make(chan struct{}, 1)
+	r.state.queued = append(r.state.queued, queuedCall{key: r.target.key(), shared: r.shared})
 	return true
 }
 
@@ -206,7 +206,7 @@ func (r *request) leaveQueue() {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
 	r.state.queued = slices.DeleteFunc(r.state.queued, func(q queuedCall) bool {
-		r.asked = r.asked || q.look == r.look && q.asked
-		return q.look == r.look
+		r.asked = r.asked || q.shared == r.shared && q.asked
+		return q.shared == r.shared
 	})
 }

@@ -82,23 +82,24 @@ func (r *request) obtain(ctx context.Context) (w *waiter, err error) {
 	if !r.enterQueue() {
 		return nil, ErrClosed
 	}
-	attempts, cancel := c.untilClose(ctx)
+	whileOpen, cancel := c.untilClose(ctx)
 	defer cancel()
-	if w, err = r.obtainFirst(ctx, attempts); w == nil {
+	if w, err = r.obtainFirst(ctx, whileOpen); w == nil {
 		c.queued.Done()
 		r.leaveQueue()
 	}
 	return w, err
 }
 
-// obtainFirst is obtain for a prepared request. attempts is the context of its attempt.
-func (r *request) obtainFirst(ctx, attempts context.Context) (*waiter, error) {
+// obtainFirst is obtain for a prepared request. asking is the context of its attempt: untilClose for all would double the allocations of
+// a Lock and Unlock (TestAllocations), so only calls in a queue on the server pay for it, and all in a wait.
+func (r *request) obtainFirst(ctx, asking context.Context) (*waiter, error) {
 	c := r.client
-	seen, crowded := r.crowded()
+	before, crowded := r.crowded()
 	if crowded {
-		return r.newWaiter(ctx, noTTL, seen), nil
+		return r.newWaiter(ctx, noTTL, before), nil
 	}
-	granted, left, err := r.attempt(attempts)
+	granted, left, err := r.attempt(asking)
 	switch {
 	case granted:
 		c.leavePlace(r.target, r.place) // an Owner's further hold may have moved a place whose waiters have left meanwhile
@@ -111,9 +112,9 @@ func (r *request) obtainFirst(ctx, attempts context.Context) (*waiter, error) {
 		r.withdraw()
 		return nil, err
 	default:
-		left, seen = noTTL, sighting{}
+		left, before = noTTL, sighting{}
 	}
-	return r.newWaiter(ctx, left, seen), nil
+	return r.newWaiter(ctx, left, before), nil
 }
 
 // ready prepares the first attempt of r. For a call that waits, ready tolerates an unreachable server as the wait does.

@@ -42,9 +42,9 @@ type ownerState struct {
 
 // queuedCall is a call that waits in the queue of a lock on the server, in which an Owner has one place however many of its calls wait.
 type queuedCall struct {
-	key   entryKey
-	look  chan struct{} // buffered, 1: signalled when the owner has acquired the lock by another call
-	asked bool          // a request of another call may have kept the place on the server for this call
+	key    entryKey
+	shared chan struct{} // buffered, 1: signalled when the owner has acquired the lock by another call
+	asked  bool          // a request of another call may have kept the place on the server for this call
 }
 
 // ownedLock is an Owner's record of the lock of a name, of all kinds.

@@ -51,7 +51,7 @@ type request struct {
 	asked  bool          // at least one attempt may have reached the server, or given r a place in its queue
 	unsure bool          // an earlier attempt had no reply; the next attempt uses the same latch
 	place  any           // a place in the server's line that no waiter has yet; nil for none
-	look   chan struct{} // capacity 1: signalled on a grant that this request may share; nil if there can be none
+	shared chan struct{} // capacity 1: signalled on a grant that this request may share; nil if there can be none
 	got    *Lease        // the lease, once granted
 	why    denial        // while there is no lease
 }
@@ -257,10 +257,10 @@ type waiter struct {
 	request // a holder who has claimed the waiter reads it
 
 	// Constant.
-	left  time.Duration // remaining lease of the holder at the start of the wait
-	seen  sighting      // by a parked watch, before the first attempt
-	entry *entry        // entry of the line
-	wake  chan struct{} // buffered, 1: signalled after a change of front, claim or head
+	left     time.Duration // remaining lease of the holder at the start of the wait
+	sighting sighting      // of the parked watch, before the first attempt
+	entry    *entry        // entry of the line
+	wake     chan struct{} // buffered, 1: signalled after a change of front, claim or head
 
 	front atomic.Bool             // the waiter stands at the front
 	claim claim.Claim[handedOver] // may be changed by others too
@@ -270,9 +270,9 @@ type waiter struct {
 	questions questions // owned by the waiter at the front
 	late      time.Time // the first grant that arrived expired, if all grants since then did so; owned by the waiter
 
-	counted bool // in Client.queued; constant after newWaiter
-	inLine  bool // of this process, so not in a queue; only the waiter uses it
-	behind  bool // not for the setup of permits itself, it stands behind a waiter that does; constant after newWaiter
+	counted     bool // in Client.queued; constant after newWaiter
+	inLine      bool // of this process, so not in a queue; only the waiter uses it
+	behindSetup bool // stands behind a waiter for the setup of permits, and does not wait for the setup itself; constant after newWaiter
 
 	next, prev *waiter // guarded by table.mu
 }
@@ -290,8 +290,8 @@ type sighting struct {
 	events uint64
 }
 
-// holds reports whether the watch is the same, is subscribed, and has no new events.
-func (s sighting) holds(watch *pubsub.Watch) bool {
+// unchanged reports whether watch is the same, is subscribed, and has no new events.
+func (s sighting) unchanged(watch *pubsub.Watch) bool {
 	if s.watch != watch {
 		return false
 	}
@@ -338,7 +338,7 @@ func (r *request) shareGrant() {
 	if e := c.table.entries[key]; e != nil {
 		for w := e.first; w != nil; w = w.next {
 			if all || w.state == r.state {
-				netfail.Signal(w.look)
+				netfail.Signal(w.shared)
 			}
 		}
 	}
@@ -346,8 +346,8 @@ func (r *request) shareGrant() {
 		return
 	}
 	for _, q := range r.state.queued {
-		if q.key == key && q.look != r.look {
-			netfail.Signal(q.look)
+		if q.key == key && q.shared != r.shared {
+			netfail.Signal(q.shared)
 		}
 	}
 }

@@ -12,6 +12,12 @@ import (
 )
 
 // entry is a lock held in this process, by hold, or awaited, by key. table.mu guards all fields except head.
+//
+// Invariants, while nobody has table.mu:
+//
+//   - An entry of the table has a lease, a waiter, a parked watch, or an acquire without an answer.
+//   - Of the waiters from first to last only first has front set, and it alone uses head. Without waiters head is zero.
+//   - A place belongs to waiters: the last to leave takes it along, see leavePlaceLocked.
 type entry struct {
 	leases      *Lease // list of held leases, linked by next and prev
 	first, last *waiter

@@ -9,12 +9,12 @@ import (
 	"github.com/lockwire/lockwire/pubsub"
 )
 
-// newWaiter puts a copy of r in line. left is the holder's remaining lease, if known, and seen the parked watch before the attempt. The
-// caller must call wait.
-func (r *request) newWaiter(ctx context.Context, left time.Duration, seen sighting) *waiter {
+// newWaiter puts a copy of r in line. left is the holder's remaining lease, if known, and before the parked watch before the attempt.
+// The caller must call wait.
+func (r *request) newWaiter(ctx context.Context, left time.Duration, before sighting) *waiter {
 	c := r.client
 	c.counters.waiting.Add(1)
-	w := &waiter{request: *r, left: left, seen: seen, wake: make(chan struct{}, 1)}
+	w := &waiter{request: *r, left: left, sighting: before, wake: make(chan struct{}, 1)}
 	w.since = time.Now()
 	k := r.target.kind
 	if k.queued { // alone in a line that is in no table; enterQueue has counted the call
@@ -24,7 +24,7 @@ func (r *request) newWaiter(ctx context.Context, left time.Duration, seen sighti
 		return w
 	}
 	if k.others == everybody || r.state != nil {
-		w.look = make(chan struct{}, 1)
+		w.shared = make(chan struct{}, 1)
 	}
 	w.join()
 	c.leavePlace(w.target, w.place) // the line of this process has another one
@@ -49,7 +49,7 @@ func (w *waiter) join() {
 	if w.setup {
 		e.setups++
 	}
-	w.behind = !w.setup && e.setups > 0
+	w.behindSetup = !w.setup && e.setups > 0
 	if w.prev = e.last; w.prev != nil {
 		w.prev.next = w
 	} else {
@@ -78,7 +78,7 @@ func (w *waiter) wait(ctx context.Context) (lease *Lease, err error) {
 func (w *waiter) awaitFront(ctx context.Context) (done bool, err error) {
 	var again <-chan time.Time
 	switch {
-	case w.behind:
+	case w.behindSetup:
 		again = time.After(0)
 	case w.state != nil && w.why.failure != nil: // an Owner may hold the lock already while the waiters in front wait
 		again = time.After(w.client.pace.PollMin)
@@ -87,7 +87,7 @@ func (w *waiter) awaitFront(ctx context.Context) (done bool, err error) {
 		select {
 		case <-w.wake:
 			continue
-		case <-w.look:
+		case <-w.shared:
 		case <-again:
 		case <-ctx.Done():
 			return true, w.stopWaiting(ctx)
@@ -104,12 +104,12 @@ func (w *waiter) awaitFront(ctx context.Context) (done bool, err error) {
 // lookInLine is an attempt of a waiter behind the front. again, if not nil, fires at the time of the next attempt.
 func (w *waiter) lookInLine(ctx context.Context) (done bool, again <-chan time.Time, err error) {
 	c := w.client
-	attempts, cancel := c.untilClose(ctx)
+	whileOpen, cancel := c.untilClose(ctx)
 	defer cancel()
-	if w.behind {
-		return w.lookForSetup(attempts)
+	if w.behindSetup {
+		return w.lookForSetup(whileOpen)
 	}
-	granted, _, err := w.attempt(attempts)
+	granted, _, err := w.attempt(whileOpen)
 	switch {
 	case granted, err != nil && !passing(err):
 		return true, nil, err
