@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/lockwire/lockwire/internal/fakeredis"
@@ -44,10 +46,10 @@ func TestHalfAnAcquireIsTakenBack(t *testing.T) {
 var kindsWithLeases = strings.Fields("reentrant nonreentrant spin fenced fair nonreentrantfair read write plain fastermulti permits")
 
 // takeSoon takes a lock within a second.
-func takeSoon(t *testing.T, take func(context.Context, ...lock.Option) (*lock.Lease, error)) (*lock.Lease, error) {
+func takeSoon(t *testing.T, take func(context.Context, ...lock.Option) (*lock.Lease, error), opts ...lock.Option) (*lock.Lease, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	return take(ctx)
+	return take(ctx, opts...)
 }
 
 // mustUnlockOf takes a lock within a second, and releases it.
@@ -283,5 +285,68 @@ func TestHalfAnAcquireInPlaceOfAnEndedLease(t *testing.T) {
 			mustUnlock(t, lease)
 			mustUnlockOf(t, "without "+right, ended.Lock)
 		})
+	}
+}
+
+// A request of which a part has run leaves a lock of its kind: who has it can be asked, and it can be taken by force.
+func TestHalfARequestLeavesALockOfItsKind(t *testing.T) {
+	for _, right := range strings.Fields("del hdel hincrby hset lpop pexpire publish rpush set zadd zrem") {
+		inVirtualTime(t, func(t *testing.T, w *world) {
+			c, other := w.client(lock.Config{}), w.client(lock.Config{})
+			handles, others := ownedHandles(c), ownedHandles(other)
+			for kind, h := range handles {
+				owner := c.NewOwner()
+				for _, opts := range [][]lock.Option{nil, {lock.AtLeast(time.Minute)}, {lock.As(owner)}, {lock.As(owner), lock.AtLeast(time.Minute)}} {
+					w.halfRequests(t, kind, h, others[kind], right, opts...)
+				}
+			}
+		})
+	}
+}
+
+// halfRequests takes and releases a lock beside a waiter of each process, all but the first hold without a right.
+func (w *world) halfRequests(t *testing.T, kind string, h, other *lock.Handle, right string, opts ...lock.Option) {
+	t.Helper()
+	lease, err := takeSoon(t, h.Lock, opts...)
+	if errors.Is(err, lock.ErrInvalid) {
+		return // not each kind has each option
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for _, waiter := range []*lock.Handle{h, other} {
+		wg.Go(func() {
+			if lease, err := takeSoon(t, waiter.Lock); err == nil {
+				_ = lease.Unlock(t.Context())
+			}
+		})
+	}
+	synctest.Wait()
+	w.srv.Deny(right)
+	if further, err := h.TryLock(t.Context(), opts...); err == nil {
+		_ = further.Unlock(t.Context())
+	}
+	_ = lease.Unlock(t.Context())
+	wg.Wait()
+	if lease, err := other.TryLock(t.Context()); err == nil {
+		_ = lease.Unlock(t.Context())
+	}
+	if _, err := other.Info(t.Context()); err != nil {
+		t.Errorf("%s without %s: Info() = %v", kind, right, err)
+	}
+	if _, err := other.ForceUnlock(t.Context()); err != nil && strings.Contains(err.Error(), "WRONGTYPE") {
+		t.Errorf("%s without %s: ForceUnlock() = %v", kind, right, err)
+	}
+	w.srv.Deny()
+	w.sleep(2 * time.Minute)
+}
+
+// ownedHandles are locks of all kinds with an owner, each with a name of its own.
+func ownedHandles(c *lock.Client) map[string]*lock.Handle {
+	return map[string]*lock.Handle{
+		"reentrant": &c.Reentrant("a").Handle, "nonreentrant": &c.NonReentrant("b").Handle, "fenced": &c.Fenced("c").Handle,
+		"fair": &c.Fair("d").Handle, "nonreentrantfair": &c.NonReentrantFair("e").Handle, "read": &c.ReadWrite("f").Read().Handle,
+		"write": &c.ReadWrite("g").Write().Handle, "plain": &c.Plain("h").Handle, "fastermulti": &c.FasterMulti("i", "1", "2").Handle,
 	}
 }

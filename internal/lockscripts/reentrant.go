@@ -185,6 +185,7 @@ func modelKeep(c *fakeredis.Call) any {
 	case c.Int("HEXISTS", key, owner) == 0:
 		return nil
 	}
+	c.Do("HDEL", key, c.Args[6])
 	c.Do("PEXPIRE", key, rest)
 	c.Do("HSET", key, c.Args[6], "1")
 	c.Do("HDEL", key, owner)

@@ -15,6 +15,7 @@ end
 if redis.call('hexists', lock, owner) == 0 then
     return nil
 end
+redis.call('hdel', lock, nobody) -- finds nothing: without the right, the script fails here and not with two owners in the lock
 -- First what needs no memory: a server that has run out of it refuses all else, but not after a script's first write.
 redis.call('pexpire', lock, rest)
 redis.call('hset', lock, nobody, 1) -- before the last field goes: where the slot is leaving no key can be made
