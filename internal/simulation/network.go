@@ -59,8 +59,10 @@ func (r *route) set(change func()) {
 // wakeLocked has all look again that wait for anything.
 func (r *route) wakeLocked() {
 	r.changed.Broadcast()
-	for _, l := range r.pumped {
-		l.wakeLocked()
+	for _, links := range [][]*link{r.conns, r.pumped} {
+		for _, l := range links {
+			l.wakeLocked()
+		}
 	}
 }
 
