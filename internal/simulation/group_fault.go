@@ -59,6 +59,10 @@ func (g *group) die(d *dice, i int, keep bool) {
 	w.during(g.outage(d), s.Kill, func() {
 		if !keep && g.index() == i {
 			w.lost(dataLost, w.objects...)
+		} else if !keep {
+			g.mu.Lock() // it may be promoted at once
+			g.sound[i], g.away[i] = false, time.Now().Add(witnessAge)
+			g.mu.Unlock()
 		}
 		s.Revive(keep)
 		w.history.add("fault", "", "%s is back", g.addrs[i])
