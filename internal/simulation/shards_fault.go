@@ -103,6 +103,8 @@ func (g *shards) die(d *dice, i int, keep bool) {
 	w.during(g.outage(d), s.Kill, func() {
 		if !keep && slices.Contains(g.all(), s) {
 			w.lost(dataLost, w.objects...)
+		} else if !keep {
+			g.lookAt(i, fakeredis.Replication{Down: true}, false, true) // it may be promoted at once
 		}
 		s.Revive(keep)
 		w.history.add("fault", "", "s%d is back", i)
