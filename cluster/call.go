@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
@@ -234,7 +233,7 @@ func (k *call) pause(d decision, at target, err error) error {
 		if errors.Is(err, resp.ErrClusterDown) {
 			retry.MaxBackoff = min(retry.MaxBackoff, max(downPause, retry.MinBackoff))
 		}
-		wait = netfail.Backoff(n, retry.MinBackoff, retry.MaxBackoff, rand.Float64())
+		wait = netfail.Backoff(n, retry.MinBackoff, retry.MaxBackoff)
 		k.pauses++
 	}
 	var done <-chan struct{}

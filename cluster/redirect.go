@@ -99,7 +99,7 @@ func judge(err error, from origin, h history) decision {
 	case resp.ErrMoved, resp.ErrAsk:
 		return judgeRedirect(reply, from, h)
 	case resp.ErrUnblocked:
-		if strings.HasPrefix(string(reply), forced) {
+		if strings.HasPrefix(string(reply), unblockedByServer) {
 			return decision{action: again, pause: true, refresh: true}
 		}
 		return decision{}
@@ -112,9 +112,9 @@ func judge(err error, from origin, h history) decision {
 	return decision{action: again, pause: true, refresh: true}
 }
 
-// A blocked command gets the reply UNBLOCKED without having run. It is to be repeated if its node has become a replica,
-// and not if somebody has unblocked it with CLIENT UNBLOCK.
-const forced = "UNBLOCKED force unblock"
+// unblockedByServer begins the reply to a blocked command whose node has become a replica: the command has not run, and is to be repeated.
+// Any other UNBLOCKED is the work of somebody who has sent CLIENT UNBLOCK.
+const unblockedByServer = "UNBLOCKED force unblock"
 
 // judgeRedirect decides about MOVED and ASK.
 func judgeRedirect(reply resp.Error, from origin, h history) decision {
@@ -155,17 +155,17 @@ func judgeUnsent(err error, h history) decision {
 	if _, ok := errors.AsType[unserved](err); ok {
 		return decision{action: relocate, refresh: true}
 	}
-	if dialled(err) && netfail.Dial(err) == netfail.Final {
+	if isDial(err) && netfail.Dial(err) == netfail.Final {
 		return decision{refresh: true}
 	}
-	if dialled(err) || hasLeft(err) {
+	if isDial(err) || hasLeft(err) {
 		return decision{action: relocate, refresh: true}
 	}
 	return decision{action: again, refresh: true, pause: h.failures > 0}
 }
 
-// dialled reports whether err is the failure of a dial.
-func dialled(err error) bool {
+// isDial reports whether err is the failure of a dial.
+func isDial(err error) bool {
 	for e, ok := errors.AsType[*conn.Error](err); ok; e, ok = errors.AsType[*conn.Error](e.Err) {
 		if e.Op == "dial" {
 			return true
@@ -175,13 +175,7 @@ func dialled(err error) bool {
 }
 
 // isRedirect reports whether err is a MOVED or an ASK.
-func isRedirect(err error) bool {
-	if isTransport(err) {
-		return false
-	}
-	reply, _ := errors.AsType[resp.Error](err)
-	return errors.Is(reply, resp.ErrMoved) || errors.Is(reply, resp.ErrAsk)
-}
+func isRedirect(err error) bool { return !isTransport(err) && netfail.Redirects(err) }
 
 // leftError is the reason for closing the connections to a node after the Cluster stopped using the
 // node.

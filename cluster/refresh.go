@@ -152,9 +152,9 @@ func (c *Cluster) discover(ctx context.Context) error {
 		if knowsNoCluster(err) {
 			return fmt.Errorf("%w: the server is no node of a cluster: open it with redis:// in place of redis-cluster://", err)
 		}
-		pause := netfail.Backoff(n, c.cfg.Node.Retry.MinBackoff, c.cfg.Node.Retry.MaxBackoff, rand.Float64())
+		pause := netfail.Backoff(n, c.cfg.Node.Retry.MinBackoff, c.cfg.Node.Retry.MaxBackoff)
 		late := c.policy.budget > 0 && time.Since(start)+pause >= c.policy.budget
-		if final := dialled(err) && netfail.Dial(err) == netfail.Final; ctx.Err() == nil && (n+1 >= c.policy.attempts || late || final) {
+		if final := isDial(err) && netfail.Dial(err) == netfail.Final; ctx.Err() == nil && (n+1 >= c.policy.attempts || late || final) {
 			return err
 		}
 		if ended := netfail.Sleep(ctx, pause, nil, nil); ended != nil {

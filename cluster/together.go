@@ -41,7 +41,7 @@ func (c *Cluster) sendTogether(ctx context.Context, cmds []resp.Command) (_ []re
 		why := err
 		if err == nil {
 			if why = refusal(cmds, values); why == nil {
-				c.learn(&k, at, values)
+				k.learnFrom(at, values)
 				return values, nil
 			}
 		}
@@ -102,8 +102,8 @@ func refusal(cmds []resp.Command, values []resp.Value) (first error) {
 	return first
 }
 
-// learn updates the topology from redirections that are returned as replies.
-func (c *Cluster) learn(k *call, at target, values []resp.Value) {
+// learnFrom updates the topology from redirections that are returned as replies.
+func (k *call) learnFrom(at target, values []resp.Value) {
 	for _, v := range values {
 		if err := v.Err(); isRedirect(err) {
 			k.learn(at, err)

@@ -60,8 +60,8 @@ type health struct {
 	dials, dialErrors, lostLinks uint64
 }
 
-// attempt is one dial of a shared connection, for all callers that wait for it.
-type attempt struct {
+// sharedDial is one dial of a shared connection, for all callers that wait for it.
+type sharedDial struct {
 	done    chan struct{}  // closed when the dial has ended
 	waiting int            // number of waiting callers; guarded by the Pool's mu
 	link    *pipeline.Link // constant after done is closed, like err
@@ -74,7 +74,7 @@ type sharedConn struct {
 	current atomic.Pointer[pipeline.Link] // stores hold the Pool's mu
 
 	// Guarded by the Pool's mu.
-	attempt *attempt // the dial in progress, or nil
+	pending *sharedDial // the dial in progress, or nil
 	misrouted
 }
 

@@ -3,7 +3,6 @@ package conn
 import (
 	"cmp"
 	"errors"
-	"math/rand/v2"
 	"strings"
 	"time"
 
@@ -44,13 +43,13 @@ func classify(err error, connected bool) netfail.Verdict {
 
 // backoff returns the pause before repetition n, counted from 0.
 func (r *Retry) backoff(n int) time.Duration {
-	return netfail.Backoff(n, r.MinBackoff, r.MaxBackoff, rand.Float64())
+	return netfail.Backoff(n, r.MinBackoff, r.MaxBackoff)
 }
 
 // dialPause returns the pause after n+1 failed dials in a row. Dial pauses grow faster than pauses between commands:
 // by default at most 8 dials in two seconds, and yet a dial within half a second of the server's return.
 func (r *Retry) dialPause(n int) time.Duration {
-	return netfail.Backoff(2*n, r.MinBackoff, r.MaxBackoff, rand.Float64()/2)
+	return netfail.Shortened(netfail.Doubled(2*n, r.MinBackoff, r.MaxBackoff), 4)
 }
 
 // attempts is the budget of one call, for dials and repetitions.

@@ -23,31 +23,31 @@ func (s *sharedConn) get(ctx context.Context, stale *pipeline.Link) (*pipeline.L
 	if l := s.ready(); l != nil && l != stale {
 		return l, nil
 	}
-	a, err := s.join(ctx, stale)
+	d, err := s.join(ctx, stale)
 	if err != nil {
 		return nil, err
 	}
-	return s.await(ctx, a)
+	return s.await(ctx, d)
 }
 
-// await waits for the dial a.
-func (s *sharedConn) await(ctx context.Context, a *attempt) (l *pipeline.Link, err error) {
+// await waits for a dial.
+func (s *sharedConn) await(ctx context.Context, d *sharedDial) (l *pipeline.Link, err error) {
 	trace := s.p.cfg.Trace
 	defer func(begin time.Time) { trace.waited(ctx, begin, s.p.cfg.Addr, false, err) }(time.Now())
 	select {
-	case <-a.done:
-		return a.link, a.err
+	case <-d.done:
+		return d.link, d.err
 	case <-ctx.Done():
 	}
 	s.p.mu.Lock()
 	defer s.p.mu.Unlock()
 	err = s.p.waitErrorLocked(ctx)
-	a.waiting--
+	d.waiting--
 	return nil, err
 }
 
 // join returns the dial to wait for, and starts one if necessary.
-func (s *sharedConn) join(ctx context.Context, stale *pipeline.Link) (*attempt, error) {
+func (s *sharedConn) join(ctx context.Context, stale *pipeline.Link) (*sharedDial, error) {
 	p := s.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -60,39 +60,40 @@ func (s *sharedConn) join(ctx context.Context, stale *pipeline.Link) (*attempt, 
 	if l := s.ready(); l != nil && l != stale {
 		done := make(chan struct{})
 		close(done)
-		return &attempt{link: l, done: done}, nil
+		return &sharedDial{link: l, done: done}, nil
 	}
-	a := s.dialLocked()
-	a.waiting++
-	return a, nil
+	d := s.dialLocked()
+	d.waiting++
+	return d, nil
 }
 
-func (s *sharedConn) dialLocked() *attempt {
-	if s.attempt == nil {
-		a := &attempt{done: make(chan struct{})}
-		s.attempt = a
-		s.p.wg.Go(func() { s.redial(a) })
+// dialLocked returns the dial in progress, and starts one if there is none.
+func (s *sharedConn) dialLocked() *sharedDial {
+	if s.pending == nil {
+		d := &sharedDial{done: make(chan struct{})}
+		s.pending = d
+		s.p.wg.Go(func() { s.redial(d) })
 	}
-	return s.attempt
+	return s.pending
 }
 
 // redial dials a new link while callers wait for one. The old link, if any, stays open until its commands are
 // answered.
-func (s *sharedConn) redial(a *attempt) {
+func (s *sharedConn) redial(d *sharedDial) {
 	p := s.p
 	for {
-		l, err := p.dial(s, false, func() bool { return a.waiting > 0 })
+		l, err := p.dial(s, false, func() bool { return d.waiting > 0 })
 		p.mu.Lock()
-		if l == nil && err == nil && a.waiting > 0 { // a caller joined after the last check
+		if l == nil && err == nil && d.waiting > 0 { // a caller joined after the last check
 			p.mu.Unlock()
 			continue
 		}
-		s.attempt, a.link, a.err = nil, l, err
+		s.pending, d.link, d.err = nil, l, err
 		old := s.current.Load()
 		if l != nil {
 			s.current.Store(l)
 		}
-		close(a.done)
+		close(d.done)
 		p.mu.Unlock()
 		switch {
 		case l != nil && p.cfg.MaxAge > 0:
@@ -114,23 +115,23 @@ func (s *sharedConn) redial(a *attempt) {
 // is a replica or rejects the user.
 func (s *sharedConn) replace(l *pipeline.Link, why error) bool {
 	if errors.Is(why, resp.ErrNoAuth) {
-		again, first := s.replaceUnless(l, 1)
+		again, first := s.replaceUpTo(l, 1)
 		if first {
 			warn(&s.p.cfg, "server does not know the user any more: connecting again")
 		}
 		return again
 	}
 	s.p.suspectMaster(l)
-	again, first := s.replaceUnless(l, 2) // the name may resolve to the former master once more
+	again, first := s.replaceUpTo(l, 2) // the name may resolve to the former master once more
 	if first {
 		warn(&s.p.cfg, "server is read-only: connecting again")
 	}
 	return again
 }
 
-// replaceUnless is like replace, but gives up after more than most fresh links in a row with the same reply. first
+// replaceUpTo is like replace, and gives up after more than most fresh links in a row with the same reply. first
 // reports whether l is the first such link.
-func (s *sharedConn) replaceUnless(l *pipeline.Link, most int) (again, first bool) {
+func (s *sharedConn) replaceUpTo(l *pipeline.Link, most int) (again, first bool) {
 	p := s.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -145,7 +146,7 @@ func (s *sharedConn) replaceUnless(l *pipeline.Link, most int) (again, first boo
 		}
 		s.suspect, s.last = l, now
 		s.times++
-	case s.attempt != nil:
+	case s.pending != nil:
 		return true, false
 	case now.Before(s.recheck):
 		return false, false

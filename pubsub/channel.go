@@ -67,12 +67,12 @@ type member struct {
 	index int
 }
 
-// event returns an event about the channel as a whole.
-func (ch *channel) event(k EventKind, err error) Event {
+// interrupted returns the event for the end of the channel because of err.
+func (ch *channel) interrupted(err error) Event {
 	if ch.kind == pattern {
-		return Event{Kind: k, Pattern: ch.name, Err: err}
+		return Event{Kind: Interrupted, Pattern: ch.name, Err: err}
 	}
-	return Event{Kind: k, Channel: ch.name, Err: err}
+	return Event{Kind: Interrupted, Channel: ch.name, Err: err}
 }
 
 // deactivate changes to a state without messages, and counts the channel as missing in its
@@ -178,9 +178,9 @@ func (p *part) forgetLocked(ch *channel) {
 // without using much memory.
 const maxCommands = 512
 
-// commandsLocked appends the commands that bring the server's subscriptions to the wanted state, up
+// commandsLocked returns the commands that bring the server's subscriptions to the wanted state, up
 // to maxCommands, and records the commands as requests.
-func (p *part) commandsLocked(cmds []resp.Command) []resp.Command {
+func (p *part) commandsLocked() (cmds []resp.Command) {
 	n := 0
 	for _, ch := range p.changed {
 		if len(cmds) == maxCommands {
@@ -262,13 +262,13 @@ func (p *part) refuseLocked(ch *channel, err error, now time.Time) {
 	for _, m := range slices.Clone(ch.subs) {
 		sub := m.sub
 		if sub.ready != nil {
-			if !temporary(err) && (p.subscriber.router == nil || !isRedirect(err)) {
+			if !temporary(err) && (p.subscriber.router == nil || !netfail.Redirects(err)) {
 				sub.failLocked(err)
 			}
 			continue
 		}
 		sub.up = false
-		ev := ch.event(Interrupted, err)
+		ev := ch.interrupted(err)
 		sub.deliverLocked(&ev, nil)
 	}
 }

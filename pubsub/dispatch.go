@@ -159,7 +159,7 @@ func (p *part) unsubscribedLocked(k kind, v resp.Value) {
 	if ended {
 		ch.deactivate(absent)
 		for _, m := range ch.subs {
-			m.sub.interruptLocked(ch.event(Interrupted, errUnsubscribed))
+			m.sub.interruptLocked(ch.interrupted(errUnsubscribed))
 		}
 	}
 	if p.subscriber.router != nil && (ended || k == shard) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"sync"
 	"time"
@@ -50,7 +49,7 @@ func (p *part) keep(ctx context.Context) {
 			}
 		}
 		p.failures++
-		p.redial = time.Now().Add(netfail.Backoff(p.failures-1, p.subscriber.cfg.MinBackoff, p.subscriber.cfg.MaxBackoff, rand.Float64()))
+		p.redial = time.Now().Add(netfail.Backoff(p.failures-1, p.subscriber.cfg.MinBackoff, p.subscriber.cfg.MaxBackoff))
 	}
 }
 
@@ -240,7 +239,7 @@ func (p *part) next(now time.Time) (cmds []resp.Command, wait time.Duration, err
 			}
 		}
 	}
-	cmds = p.commandsLocked(nil)
+	cmds = p.commandsLocked()
 	switch every := p.subscriber.cfg.PingInterval; {
 	case !p.pingSent.IsZero():
 		err = p.missingPongLocked(&t)

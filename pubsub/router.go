@@ -2,16 +2,13 @@ package pubsub
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/internal/netfail"
-	"github.com/lockwire/lockwire/resp"
 )
 
 // Router is a Dialer for a cluster, where each channel belongs to one of the servers. A
@@ -125,13 +122,13 @@ func (p *part) redirectLocked(ch *channel, err error) bool {
 		return false
 	}
 	p.subscriber.router.Refused(p.server, err)
-	if !isRedirect(err) || len(ch.subs) == 0 || p.subscriber.partLocked(p.subscriber.router.Route(ch.name)) == p {
+	if !netfail.Redirects(err) || len(ch.subs) == 0 || p.subscriber.partLocked(p.subscriber.router.Route(ch.name)) == p {
 		return false
 	}
 	ch.deactivate(absent)
 	ch.refusals = min(ch.refusals+1, 100)
 	for _, m := range ch.subs {
-		m.sub.interruptLocked(ch.event(Interrupted, err))
+		m.sub.interruptLocked(ch.interrupted(err))
 	}
 	p.rerouteLocked(ch)
 	if to := ch.part; ch.refusals > movesAtOnce {
@@ -145,10 +142,8 @@ func (p *part) redirectLocked(ch *channel, err error) bool {
 // pauseLocked returns the pause before a channel refused with err is requested again.
 func (p *part) pauseLocked(ch *channel, err error) time.Duration {
 	n, cfg := int(ch.refusals)-1, &p.subscriber.cfg
-	if p.subscriber.router != nil && (temporary(err) || isRedirect(err)) {
-		return netfail.Backoff(n, cfg.MinBackoff, cfg.MaxBackoff, rand.Float64()) // the reason goes away when a replica has taken over
+	if p.subscriber.router != nil && (temporary(err) || netfail.Redirects(err)) {
+		return netfail.Backoff(n, cfg.MinBackoff, cfg.MaxBackoff) // the reason goes away when a replica has taken over
 	}
-	return netfail.Backoff(n, cfg.MaxBackoff, max(longestRefusal, cfg.MaxBackoff), rand.Float64())
+	return netfail.Backoff(n, cfg.MaxBackoff, max(longestRefusal, cfg.MaxBackoff))
 }
-
-func isRedirect(err error) bool { return errors.Is(err, resp.ErrMoved) || errors.Is(err, resp.ErrAsk) }

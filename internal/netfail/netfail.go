@@ -51,6 +51,12 @@ func Reply(err error) Verdict {
 	return Final
 }
 
+// Redirects reports whether an error reply sends the caller to another node of a cluster.
+func Redirects(err error) bool {
+	reply, _ := errors.AsType[resp.Error](err)
+	return errors.Is(reply, resp.ErrMoved) || errors.Is(reply, resp.ErrAsk)
+}
+
 // Dial returns the meaning of a failed dial, including its handshake: Final or Again. An
 // unreachable or unready server is temporary. A refusal by the server or by TLS is final.
 func Dial(err error) Verdict {
@@ -110,15 +116,22 @@ func DeniedInside(err error) bool {
 
 const deniedInside = "The user executing the script can't "
 
-// Backoff returns the pause before repetition n, counted from 0: shortest doubled n times, but at
-// most longest. chance, at least 0 and below 1, shortens the pause by up to half.
-func Backoff(n int, shortest, longest time.Duration, chance float64) time.Duration {
-	n = max(n, 0)
-	d := longest
-	if n < 32 && shortest<<n>>n == shortest {
-		d = min(d, shortest<<n)
+// Backoff returns the pause before repetition n, counted from 0: Doubled, less a random part of up to half.
+func Backoff(n int, shortest, longest time.Duration) time.Duration {
+	return Shortened(Doubled(n, shortest, longest), 2)
+}
+
+// Doubled returns shortest doubled n times, but at most longest. A negative n is 0.
+func Doubled(n int, shortest, longest time.Duration) time.Duration {
+	if n = max(n, 0); n < 32 && shortest<<n>>n == shortest {
+		return min(longest, shortest<<n)
 	}
-	return d - time.Duration(chance*float64(d)/2)
+	return longest
+}
+
+// Shortened returns d less a random part of up to a 1/part of d.
+func Shortened(d time.Duration, part float64) time.Duration {
+	return d - time.Duration(rand.Float64()*float64(d)/part)
 }
 
 // Jitter returns d ±10 %, and at most a time that no program lives to see: with it, times and sums of durations do not overflow.

@@ -3,6 +3,7 @@ package netfail_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"testing"
 	"testing/synctest"
@@ -31,15 +32,15 @@ func TestBackoff(t *testing.T) {
 	for n, most := range map[int]time.Duration{
 		0: 8 * ms, 1: 16 * ms, 5: 256 * ms, 6: 512 * ms, 7: 512 * ms, 31: 512 * ms, 1 << 30: 512 * ms,
 	} {
-		if got := netfail.Backoff(n, 8*ms, 512*ms, 0); got != most {
-			t.Errorf("Backoff(%d, 0) = %v, want %v", n, got, most)
+		if got := netfail.Doubled(n, 8*ms, 512*ms); got != most {
+			t.Errorf("Doubled(%d) = %v, want %v", n, got, most)
 		}
-		if got := netfail.Backoff(n, 8*ms, 512*ms, 0.999999); got < most/2 || got > most/2+ms {
-			t.Errorf("Backoff(%d, 0.999999) = %v, want half of %v", n, got, most)
+		if got := netfail.Backoff(n, 8*ms, 512*ms); got < most/2 || got > most {
+			t.Errorf("Backoff(%d) = %v, want from a half of %v to the whole", n, got, most)
 		}
 	}
 	for n := range 70 {
-		if got := netfail.Backoff(n, 1<<62, 1<<63-1, 0.5); got <= 0 {
+		if got := netfail.Backoff(n, 1<<62, 1<<63-1); got <= 0 {
 			t.Errorf("Backoff(%d) of a huge pause = %v", n, got)
 		}
 	}
@@ -100,5 +101,21 @@ func TestSignal(t *testing.T) {
 	netfail.Signal(to)
 	if n := len(to); n != 1 {
 		t.Errorf("%d signals, want 1", n)
+	}
+}
+
+// A redirection is a reply, also as the cause of another error.
+func TestRedirects(t *testing.T) {
+	for err, want := range map[error]bool{
+		resp.Error("MOVED 3999 127.0.0.1:6381"):                       true,
+		fmt.Errorf("subscribe: %w", resp.Error("ASK 3999 host:6381")): true,
+		resp.Error("TRYAGAIN Multiple keys request"):                  false,
+		resp.Error("ERR MOVED"):                                       false,
+		errors.New("MOVED 3999 127.0.0.1:6381"):                       false,
+		nil:                                                           false,
+	} {
+		if got := netfail.Redirects(err); got != want {
+			t.Errorf("Redirects(%v) = %v", err, got)
+		}
 	}
 }

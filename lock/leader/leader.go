@@ -3,7 +3,6 @@ package leader
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -54,7 +53,7 @@ func Run(ctx context.Context, locks *lock.Client, name string, cfg Config, fn fu
 		default:
 			failures = 0
 		}
-		if netfail.Sleep(ctx, netfail.Backoff(failures, minPause, maxPause, rand.Float64()), nil, nil) != nil {
+		if netfail.Sleep(ctx, netfail.Backoff(failures, minPause, maxPause), nil, nil) != nil {
 			return context.Cause(ctx)
 		}
 	}

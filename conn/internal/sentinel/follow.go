@@ -53,7 +53,7 @@ func (f *Resolver) Follow(ctx context.Context) {
 		if failed == 0 {
 			f.cfg.Warn("no sentinel to listen to", "error", err)
 		}
-		if netfail.Sleep(ctx, backoff(failed, minRoundPause, maxRoundPause), nil, nil) != nil {
+		if netfail.Sleep(ctx, netfail.Backoff(failed, minRoundPause, maxRoundPause), nil, nil) != nil {
 			return
 		}
 		failed++
@@ -223,7 +223,7 @@ func (f *Resolver) Watch(ctx context.Context) {
 	for n, failed := 0, 0; ; n++ {
 		wait := f.cfg.PollInterval
 		if failed > 0 {
-			wait = backoff(failed-1, 2*minRoundPause, max(f.cfg.PollInterval, maxRoundPause))
+			wait = netfail.Backoff(failed-1, 2*minRoundPause, max(f.cfg.PollInterval, maxRoundPause))
 		} else if wait <= 0 {
 			wait = forever
 		}

@@ -204,7 +204,7 @@ func (f *Resolver) dialOnce(ctx context.Context) (*pipeline.Session, error) {
 	if err != nil && !errors.Is(err, ErrSwitched) {
 		f.mu.Lock()
 		f.failedRounds++
-		f.notBefore = time.Now().Add(backoff(f.failedRounds-1, minRoundPause, maxRoundPause))
+		f.notBefore = time.Now().Add(netfail.Backoff(f.failedRounds-1, minRoundPause, maxRoundPause))
 		f.mu.Unlock()
 	}
 	return s, err

@@ -2,17 +2,11 @@ package sentinel
 
 import (
 	"context"
-	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/lockwire/lockwire/internal/netfail"
 )
-
-// backoff returns the pause before repetition n, counted from 0.
-func backoff(n int, shortest, longest time.Duration) time.Duration {
-	return netfail.Backoff(n, shortest, longest, rand.Float64())
-}
 
 // rateLimiter allows 15 events per second after an initial burst, and at most 20 in any second.
 type rateLimiter struct {

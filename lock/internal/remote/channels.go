@@ -68,7 +68,7 @@ func Passing(reply resp.Error) bool {
 	switch {
 	case netfail.Denied(reply):
 		return false
-	case errors.Is(reply, resp.ErrMoved), errors.Is(reply, resp.ErrAsk):
+	case netfail.Redirects(reply):
 		return true
 	}
 	return netfail.Reply(reply) != netfail.Final || netfail.Reply(resp.Error(reply.Class())) != netfail.Final
