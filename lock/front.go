@@ -55,7 +55,7 @@ func (h *head) start(w *waiter) error {
 		}
 		h.events = events
 	}
-	h.Refused(&c.pace, time.Now(), w.left, t.backoff)
+	h.Refused(time.Now(), w.left, t.backoff)
 	return nil
 }
 
@@ -141,7 +141,7 @@ func (w *waiter) lookAtFront(ctx context.Context) (done bool, err error) {
 	case err == nil:
 		h.Used()
 		w.late = time.Time{}
-		h.Refused(&c.pace, time.Now(), left, w.target.backoff)
+		h.Refused(time.Now(), left, w.target.backoff)
 	case ctx.Err() != nil || c.isClosed():
 		h.Wake() // for the next waiter, because this waiter has not used its wake-up
 		return true, r.gaveUp(ctx)
@@ -186,31 +186,31 @@ func (h *head) noteEvents(c *Client, t *target) {
 	if !up {
 		c.channels.NoteRefusal(t.remote(), h.events.Err())
 	}
-	h.Note(&c.pace, time.Now(), news, up)
+	h.Note(time.Now(), news, up)
 }
 
 // planAfterGrant sets the next look, of the waiter behind.
 func (w *waiter) planAfterGrant() {
 	more := w.target.kind.others != nobody || w.announces() // the next waiter must announce itself
-	w.head.Acquired(&w.client.pace, time.Now(), w.lease, w.target.backoff, more)
+	w.head.Acquired(time.Now(), w.lease, w.target.backoff, more)
 }
 
 // planAfterFailure sets the next look after an attempt, begun at began, that failed with err. It reports true if the failures have
 // lasted for the time of a lease.
 func (w *waiter) planAfterFailure(began time.Time, err error) (tooLong bool) {
-	h, p, at, patience := w.head, &w.client.pace, time.Now(), w.client.cfg.Lease
+	h, at, patience := w.head, time.Now(), w.client.cfg.Lease
 	switch {
 	case errors.Is(err, ErrNotReplicated): // the server has answered; ctx limits the wait for replicas
-		h.Short(p, at)
+		h.Short(at)
 		return false
 	case errors.Is(err, resp.ErrTryAgain): // the server has answered; the keys are together again after the migration
-		h.Failed(p, at)
+		h.Failed(at)
 		return false
 	case errors.Is(err, ErrLost): // the server answered too late for the lease of w: counted per request
-		h.Failed(p, at)
+		h.Failed(at)
 		return w.lateForLong(at)
 	}
-	h.Unanswered(p, at, began, err)
+	h.Unanswered(at, began, err)
 	_, tooLong = h.Hopeless(at, w.since, patience)
 	return tooLong
 }

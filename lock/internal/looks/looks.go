@@ -31,6 +31,7 @@ type Pace struct {
 // Looks is the knowledge at the front of a line. It passes from waiter to waiter with the front, and only the waiter at the
 // front uses it. The zero Looks have not begun.
 type Looks struct {
+	pace    *Pace // constant once begun
 	up      bool // the subscription is in place
 	woken   bool // an event has arrived since the last look
 	next    time.Time
@@ -44,10 +45,10 @@ type Looks struct {
 }
 
 // Begin returns the Looks of the first waiter of a line.
-func Begin(p *Pace) Looks { return Looks{poll: p.PollMin, floor: p.Floor} }
+func Begin(p *Pace) Looks { return Looks{pace: p, poll: p.PollMin, floor: p.Floor} }
 
 // Begun reports whether a waiter has been at the front.
-func (l *Looks) Begun() bool { return l.poll != 0 }
+func (l *Looks) Begun() bool { return l.pace != nil }
 
 // Up reports whether the subscription is in place.
 func (l *Looks) Up() bool { return l.up }
@@ -67,23 +68,23 @@ func (l *Looks) At() time.Time {
 }
 
 // Note records the state of the subscription at the time at, and whether it has had an event.
-func (l *Looks) Note(p *Pace, at time.Time, news, up bool) {
+func (l *Looks) Note(at time.Time, news, up bool) {
 	if l.up && !up {
-		l.poll = p.PollMin
+		l.poll = l.pace.PollMin
 		soon := at.Add(l.poll)
 		l.next, l.rest = clock.Earlier(l.next, soon), clock.Earlier(l.rest, soon)
 	}
 	if l.up, l.woken = up, l.woken || news; news {
-		l.floor = p.Floor
+		l.floor = l.pace.Floor
 	}
 }
 
 // Refused sets the next look after a refusal. left is the remaining lease of the holder, negative if unknown. backoff returns
 // the pause of a kind that publishes no release; nil for all other kinds.
-func (l *Looks) Refused(p *Pace, at time.Time, left time.Duration, backoff func(looks int, last time.Duration) time.Duration) {
+func (l *Looks) Refused(at time.Time, left time.Duration, backoff func(looks int, last time.Duration) time.Duration) {
 	l.failing, l.rest = time.Time{}, time.Time{}
 	if l.up {
-		l.poll = p.PollMin
+		l.poll = l.pace.PollMin
 	}
 	if backoff != nil {
 		l.slept = backoff(l.count, l.slept)
@@ -91,23 +92,23 @@ func (l *Looks) Refused(p *Pace, at time.Time, left time.Duration, backoff func(
 		l.next = at.Add(l.slept)
 		return
 	}
-	l.next = at.Add(l.pause(p, left))
+	l.next = at.Add(l.pause(left))
 }
 
-func (l *Looks) pause(p *Pace, left time.Duration) time.Duration {
-	d := p.Ceiling - rand.N(p.Ceiling/10)
+func (l *Looks) pause(left time.Duration) time.Duration {
+	d := l.pace.Ceiling - rand.N(l.pace.Ceiling/10)
 	switch {
 	case left < 0:
 	case left <= l.floor:
 		d = l.floor
-		l.floor = min(2*l.floor, p.PollMax)
+		l.floor = min(2*l.floor, l.pace.PollMax)
 	default:
-		l.floor = p.Floor
-		d = min(d, min(left, d)+p.Slack)
+		l.floor = l.pace.Floor
+		d = min(d, min(left, d)+l.pace.Slack)
 	}
 	if !l.up {
 		d = min(d, l.jittered())
-		l.poll = min(2*l.poll, p.PollMax)
+		l.poll = min(2*l.poll, l.pace.PollMax)
 	}
 	return d
 }
@@ -116,10 +117,10 @@ func (l *Looks) jittered() time.Duration { return l.poll - rand.N(l.poll/4) }
 
 // Acquired sets the next look, of the waiter behind. An exclusive lock needs no look before its lease ends or it is released;
 // more: the waiter behind has to look at once.
-func (l *Looks) Acquired(p *Pace, at time.Time, lease time.Duration, backoff func(int, time.Duration) time.Duration, more bool) {
-	l.floor = p.Floor
+func (l *Looks) Acquired(at time.Time, lease time.Duration, backoff func(int, time.Duration) time.Duration, more bool) {
+	l.floor = l.pace.Floor
 	l.count, l.slept = 0, 0
-	l.Refused(p, at, lease, backoff)
+	l.Refused(at, lease, backoff)
 	l.woken = more
 }
 
@@ -127,27 +128,27 @@ func (l *Looks) Acquired(p *Pace, at time.Time, lease time.Duration, backoff fun
 func (l *Looks) Used() { l.woken = false }
 
 // Failed sets the next look after one without a lock and without a refusal.
-func (l *Looks) Failed(p *Pace, at time.Time) {
+func (l *Looks) Failed(at time.Time) {
 	l.woken, l.failing, l.rest = false, time.Time{}, time.Time{}
 	l.next = at.Add(l.jittered())
-	l.poll = min(2*l.poll, p.PollMax)
+	l.poll = min(2*l.poll, l.pace.PollMax)
 }
 
 // Short is Failed after a grant that too few replicas have acknowledged. The look has already taken the time of the wait for
 // replicas, or the next request clears the cause: the pauses do not grow.
-func (l *Looks) Short(p *Pace, at time.Time) {
-	l.Failed(p, at)
-	l.rest, l.poll = l.next, p.PollMin
+func (l *Looks) Short(at time.Time) {
+	l.Failed(at)
+	l.rest, l.poll = l.next, l.pace.PollMin
 }
 
 // Unanswered is Failed after a look, begun at began, to which the server gave no answer.
-func (l *Looks) Unanswered(p *Pace, at, began time.Time, failure error) {
+func (l *Looks) Unanswered(at, began time.Time, failure error) {
 	first := l.failing
 	if first.IsZero() {
 		first = began
 	}
-	l.Failed(p, at)
-	l.failing, l.failure, l.rest = first, failure, at.Add(p.PollMin)
+	l.Failed(at)
+	l.failing, l.failure, l.rest = first, failure, at.Add(l.pace.PollMin)
 }
 
 // Hopeless reports whether looks have had no answer for patience, counted at the earliest from since, and returns the last

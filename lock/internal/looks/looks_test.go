@@ -21,7 +21,7 @@ func after(t *testing.T, l *Looks, at time.Time) time.Duration {
 
 func listening(at time.Time) Looks {
 	l := Begin(&testPace)
-	l.Note(&testPace, at, false, true)
+	l.Note(at, false, true)
 	return l
 }
 
@@ -40,8 +40,8 @@ func TestRefused(t *testing.T) {
 		{"without a subscription", time.Hour, false, testPace.PollMin * 3 / 4, testPace.PollMin},
 	} {
 		l := Begin(&testPace)
-		l.Note(&testPace, at, false, test.up)
-		l.Refused(&testPace, at, test.left, nil)
+		l.Note(at, false, test.up)
+		l.Refused(at, test.left, nil)
 		if got := after(t, &l, at); got < test.min || got > test.max {
 			t.Errorf("%s: the next look after %v, want %v to %v", test.name, got, test.min, test.max)
 		}
@@ -53,19 +53,19 @@ func TestFloorGrows(t *testing.T) {
 	at := time.Now()
 	l := listening(at)
 	for want := testPace.Floor; want < 4*testPace.PollMax; want *= 2 {
-		l.Refused(&testPace, at, 0, nil)
+		l.Refused(at, 0, nil)
 		if got := after(t, &l, at); got != min(want, testPace.PollMax) {
 			t.Fatalf("a pause of %v, want %v", got, min(want, testPace.PollMax))
 		}
 	}
-	l.Refused(&testPace, at, time.Minute, nil)
-	l.Refused(&testPace, at, 0, nil)
+	l.Refused(at, time.Minute, nil)
+	l.Refused(at, 0, nil)
 	if got := after(t, &l, at); got != testPace.Floor {
 		t.Errorf("a pause of %v after a longer lease, want %v", got, testPace.Floor)
 	}
-	l.Note(&testPace, at, true, true)
+	l.Note(at, true, true)
 	l.Used()
-	l.Refused(&testPace, at, 0, nil)
+	l.Refused(at, 0, nil)
 	if got := after(t, &l, at); got != testPace.Floor {
 		t.Errorf("a pause of %v after an event, want %v", got, testPace.Floor)
 	}
@@ -74,16 +74,16 @@ func TestFloorGrows(t *testing.T) {
 func TestEventIsUsedOnce(t *testing.T) {
 	at := time.Now()
 	l := listening(at)
-	l.Refused(&testPace, at, time.Second, nil)
-	l.Note(&testPace, at, true, true)
+	l.Refused(at, time.Second, nil)
+	l.Note(at, true, true)
 	if !l.At().IsZero() || !l.Woken() {
 		t.Error("an event makes no look due")
 	}
 	l.Used()
-	l.Refused(&testPace, at, time.Second, nil)
+	l.Refused(at, time.Second, nil)
 	after(t, &l, at)
-	l.Note(&testPace, at, true, true)
-	l.Short(&testPace, at)
+	l.Note(at, true, true)
+	l.Short(at)
 	l.Wake()
 	after(t, &l, at) // the wake-up is that of its own undo
 }
@@ -92,11 +92,11 @@ func TestEventIsUsedOnce(t *testing.T) {
 func TestBrokenSubscription(t *testing.T) {
 	at := time.Now()
 	l := listening(at)
-	l.Refused(&testPace, at, time.Hour, nil)
-	if l.Note(&testPace, at, false, true); after(t, &l, at) < testPace.Ceiling*9/10 {
+	l.Refused(at, time.Hour, nil)
+	if l.Note(at, false, true); after(t, &l, at) < testPace.Ceiling*9/10 {
 		t.Error("a subscription that is in place brings the next look forward")
 	}
-	l.Note(&testPace, at, false, false)
+	l.Note(at, false, false)
 	if got := after(t, &l, at); got != testPace.PollMin || l.Up() {
 		t.Errorf("the next look after %v, want %v", got, testPace.PollMin)
 	}
@@ -111,7 +111,7 @@ func TestPausesWithoutAnAnswer(t *testing.T) {
 		unanswered := func() {
 			t.Helper()
 			l.Wake()
-			l.Unanswered(&testPace, at, at, errors.New("broken"))
+			l.Unanswered(at, at, errors.New("broken"))
 			if got := after(t, &l, at); got < want*3/4 || got > want {
 				t.Fatalf("up %v: a pause of %v, want at most %v", up, got, want)
 			}
@@ -122,7 +122,7 @@ func TestPausesWithoutAnAnswer(t *testing.T) {
 		want = testPace.PollMax
 		unanswered()
 		l.up = up
-		if l.Refused(&testPace, at, time.Minute, nil); up {
+		if l.Refused(at, time.Minute, nil); up {
 			want = testPace.PollMin
 		}
 		unanswered()
@@ -137,8 +137,8 @@ func TestHopeless(t *testing.T) {
 		failure, hopeless := l.Hopeless(at.Add(later), since, time.Minute)
 		return hopeless && failure == broken
 	}
-	l.Unanswered(&testPace, at, at, broken)
-	l.Unanswered(&testPace, at.Add(time.Second), at.Add(time.Second), broken)
+	l.Unanswered(at, at, broken)
+	l.Unanswered(at.Add(time.Second), at.Add(time.Second), broken)
 	if hopeless(59*time.Second, since) || !hopeless(time.Minute, since) {
 		t.Error("the patience does not count from the first look without an answer")
 	}
@@ -146,11 +146,11 @@ func TestHopeless(t *testing.T) {
 		t.Error("the patience counts from before the wait")
 	}
 	for name, answer := range map[string]func(){
-		"a refusal":             func() { l.Refused(&testPace, at, time.Second, nil) },
-		"an unacknowledged one": func() { l.Short(&testPace, at) },
-		"a late grant":          func() { l.Failed(&testPace, at) },
+		"a refusal":             func() { l.Refused(at, time.Second, nil) },
+		"an unacknowledged one": func() { l.Short(at) },
+		"a late grant":          func() { l.Failed(at) },
 	} {
-		l.Unanswered(&testPace, at, at, broken)
+		l.Unanswered(at, at, broken)
 		if answer(); hopeless(time.Hour, since) {
 			t.Errorf("hopeless after %s", name)
 		}
@@ -160,12 +160,12 @@ func TestHopeless(t *testing.T) {
 func TestEventAfterNoAnswer(t *testing.T) {
 	at := time.Now()
 	l := listening(at)
-	l.Unanswered(&testPace, at, at, errors.New("broken"))
+	l.Unanswered(at, at, errors.New("broken"))
 	l.Wake()
 	if got := after(t, &l, at); got != testPace.PollMin {
 		t.Errorf("a look %v after one without an answer, want %v", got, testPace.PollMin)
 	}
-	l.Refused(&testPace, at, time.Minute, nil)
+	l.Refused(at, time.Minute, nil)
 	if !l.At().IsZero() {
 		t.Error("no look at once after a refusal and an event")
 	}
@@ -176,12 +176,12 @@ func TestBackoff(t *testing.T) {
 	l := Begin(&testPace)
 	backoff := func(looks int, last time.Duration) time.Duration { return last + time.Duration(looks+1)*time.Second }
 	for _, want := range []time.Duration{time.Second, 3 * time.Second, 6 * time.Second} {
-		l.Refused(&testPace, at, time.Minute, backoff)
+		l.Refused(at, time.Minute, backoff)
 		if got := after(t, &l, at); got != want {
 			t.Errorf("a pause of %v, want %v", got, want)
 		}
 	}
-	l.Acquired(&testPace, at, time.Minute, backoff, false)
+	l.Acquired(at, time.Minute, backoff, false)
 	if got := after(t, &l, at); got != time.Second || l.Woken() {
 		t.Errorf("a pause of %v for the waiter behind, want 1s", got)
 	}
