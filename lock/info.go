@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -91,9 +92,6 @@ func (e *elements) done(info Info) (Info, error) {
 	return info, nil
 }
 
-// writeSuffix follows the owner's id in the owner of a write lock.
-const writeSuffix = ":write"
-
 // holder reads an owner, its hold count and its lease in ms.
 func (e *elements) holder() Holder { return Holder{e.text(), e.number(), e.time()} }
 
@@ -105,7 +103,7 @@ func parseReadWrite(v resp.Value, half Mode) (Info, error) {
 	info.Mode = Mode(e.text())
 	for e.more(3) {
 		h := e.holder()
-		if half == "" || strings.HasSuffix(h.Owner, writeSuffix) == (half == ModeWrite) {
+		if half == "" || strings.HasSuffix(h.Owner, kinds.WriteSuffix) == (half == ModeWrite) {
 			info.Holders = append(info.Holders, h)
 		}
 	}

@@ -242,7 +242,7 @@ func (h *Handle) dispossess(ctx context.Context, owner string, reads int64) (res
 // readHolds returns the number of read holds of an owner, or of a writer beneath its write lock.
 func (i *Inspection) readHolds(owner string) int64 {
 	for _, h := range i.Info.Holders {
-		if h.Owner == strings.TrimSuffix(owner, writeSuffix) {
+		if h.Owner == strings.TrimSuffix(owner, kinds.WriteSuffix) {
 			return h.Holds
 		}
 	}

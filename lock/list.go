@@ -203,12 +203,12 @@ func (c *Client) Latches(ctx context.Context, name string) ([]Latch, error) {
 			if err != nil {
 				return nil, c.refused(name, err)
 			}
-			left, err := resp.As[int64](c.server.Send(ctx, resp.Cmd("PTTL", key)))
+			left, err := resp.Milliseconds(c.server.Send(ctx, resp.Cmd("PTTL", key)))
 			if err != nil {
 				return nil, c.refused(name, err)
 			}
 			if left > 0 {
-				found = append(found, Latch{Key: key, Remaining: time.Duration(left) * time.Millisecond})
+				found = append(found, Latch{Key: key, Remaining: left})
 			}
 		}
 	}

@@ -202,13 +202,14 @@ func (m *Multi) plan(opts []Option) (*multiPlan, error) {
 		if !used {
 			return nil, invalidf("an Owner whose Client has none of the locks")
 		}
-		if o.hasLease {
-			p.lease = o.lease.Truncate(time.Millisecond)
-		}
 	}
 	for i, h := range m.members {
-		if _, err := h.request(p.opts[i]); err != nil {
+		r, err := h.request(p.opts[i])
+		if err != nil {
 			return nil, err
+		}
+		if !r.renewed {
+			p.lease = r.lease
 		}
 		p.patience = max(p.patience, h.client.cfg.Lease)
 	}

@@ -94,7 +94,7 @@ func (l *WriteLock) ForceUnlock(ctx context.Context) (bool, error) {
 	var beneath []*Lease
 	read := entryKey{l.target.kind.twin, l.target.name}
 	for _, writer := range l.client.table.holdsOf(l.target.hold(), "", nil) {
-		beneath = append(beneath, l.client.table.holdsOf(read, strings.TrimSuffix(writer.owner, writeSuffix), nil)...)
+		beneath = append(beneath, l.client.table.holdsOf(read, strings.TrimSuffix(writer.owner, kinds.WriteSuffix), nil)...)
 	}
 	forced, err := l.Handle.ForceUnlock(ctx)
 	if forced {

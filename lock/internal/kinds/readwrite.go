@@ -14,8 +14,8 @@ var (
 	infoOfBothHalves  = &Lazy[*script.Script]{Make: func() *script.Script { return named("readwrite_info", readWriteLua) }}
 )
 
-// writeSuffix follows the owner of a write lock in the lock's hash.
-const writeSuffix = ":write"
+// WriteSuffix follows the owner of a write lock in the lock's hash.
+const WriteSuffix = ":write"
 
 // Read is the half of Redisson's RReadWriteLock for readers.
 var Read = &Lazy[*Kind]{Make: func() *Kind {
@@ -38,7 +38,7 @@ var Write = &Lazy[*Kind]{Make: func() *Kind {
 		channel: readWritePrefix,
 		Keys:    readWriteKeys,
 		Reads:   true,
-		Suffix:  writeSuffix,
+		Suffix:  WriteSuffix,
 		Renew:   Reentrant.Get().Renew, // the hash stores a writer like the owner of a reentrant lock
 		Force:   forceOfBothHalves.Get(),
 		Info:    infoOfBothHalves.Get(),
