@@ -20,7 +20,8 @@ type Inspection struct {
 	// Shape is the kind of the lock by its content; "" if no lock of this name is held and no permits are set up. A
 	// [Semaphore] and a [CountDownLatch] are ShapeNumber, which may also be any other number. ShapeOther is no lock.
 	Shape Shape
-	// Info is as from the Info of the lock's kind, for a [ReadWrite] lock of both halves.
+	// Info is as from the Info of the lock's kind, for a [ReadWrite] lock of both halves. A ShapeNumber is never Locked, and
+	// Permits.Free is the number.
 	Info Info
 	// Clients are the processes behind Info.Holders and Info.Queue as far as known: each client once, in this order.
 	// The owners of [Plain] locks, of permits, and of the rest of an [AtLeast] name no client.

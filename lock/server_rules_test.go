@@ -112,13 +112,7 @@ func TestServerRulesAreNeeded(t *testing.T) {
 func TestServerRulesOfWatch(t *testing.T) {
 	t.Parallel()
 	common, rows := rulesOfOperations(t)
-	text, err := os.ReadFile("../OPERATIONS.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, after, _ := strings.Cut(string(text), "\nRules for `Client.Watch`")
-	_, after, _ = strings.Cut(after, "\n```acl\n")
-	block, _, _ := strings.Cut(after, "```")
+	block := blockOfOperations(t, "`Client.Watch`")
 	rules := strings.Fields(block)
 	redistest.Run(t, func(t *testing.T, srv *redistest.Server) {
 		if !srv.AtLeast(7, 0) {
@@ -127,14 +121,7 @@ func TestServerRulesOfWatch(t *testing.T) {
 		common := rulesFor(srv, common)
 		srv = redistest.Start(t, redistest.Options{Binary: srv.Binary(), Users: []redistest.User{{Name: "app", Password: "secret", Rules: common}}})
 		srv.Do("CONFIG", "SET", "notify-keyspace-events", "KA")
-		for kind, take := range map[string]func(c *lock.Client) ruledLock{
-			"Reentrant, NonReentrant, Spin": func(c *lock.Client) ruledLock { return c.Reentrant("orders:1") },
-			"Fenced":                        func(c *lock.Client) ruledLock { return c.Fenced("orders:1") },
-			"Fair, NonReentrantFair":        func(c *lock.Client) ruledLock { return c.Fair("orders:1") },
-			"ReadWrite":                     func(c *lock.Client) ruledLock { return c.ReadWrite("orders:1").Write() },
-			"FasterMulti":                   func(c *lock.Client) ruledLock { return c.FasterMulti("orders:1", "1", "2") },
-			"Plain":                         func(c *lock.Client) ruledLock { return c.Plain("orders:1") },
-		} {
+		for kind, take := range locksOfKinds {
 			r := newRuledUser(t, srv, strings.Join([]string{common, rows[kind], block}, " "))
 			expect := watchInTurn(t, r.b, "orders:*")
 			expect("watching")
@@ -164,6 +151,49 @@ func TestServerRulesOfWatch(t *testing.T) {
 			r.close()
 		}
 	})
+}
+
+// A user with the rules of OPERATIONS.md for Inspect can inspect the locks of all kinds and take them from their owners, and is refused nothing.
+func TestServerRulesOfInspect(t *testing.T) {
+	t.Parallel()
+	common, rows := rulesOfOperations(t)
+	block := blockOfOperations(t, "`Client.Inspect`")
+	redistest.Run(t, func(t *testing.T, srv *redistest.Server) {
+		if !srv.AtLeast(6, 2) {
+			return // a user cannot have the right to a part of CLIENT
+		}
+		common := rulesFor(srv, common)
+		srv = redistest.Start(t, redistest.Options{Binary: srv.Binary(), Users: []redistest.User{{Name: "app", Password: "secret", Rules: common}}})
+		for kind, take := range locksOfKinds {
+			r := newRuledUser(t, srv, strings.Join([]string{common, rows[kind], block}, " "))
+			lease, err := take(r.a).TryLock(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if seen, err := r.b.Inspect(t.Context(), "orders:1"); err != nil || !seen.Info.Locked || seen.ClientsErr != nil {
+				t.Errorf("%s: Inspect() = %+v, %v", kind, seen, err)
+			}
+			if kind != "FasterMulti" { // refused for this kind
+				if ok, err := r.b.ForceUnlockOwner(t.Context(), "orders:1", lease.Owner()); err != nil || !ok {
+					t.Errorf("%s: ForceUnlockOwner() = %v, %v", kind, ok, err)
+				}
+			}
+			r.close()
+			for entry := range srv.Do("ACL", "LOG").All() {
+				t.Errorf("%s: the server refused %s", kind, entry)
+			}
+		}
+	})
+}
+
+// locksOfKinds has a lock of each row of the table of rules in OPERATIONS.md.
+var locksOfKinds = map[string]func(c *lock.Client) ruledLock{
+	"Reentrant, NonReentrant, Spin": func(c *lock.Client) ruledLock { return c.Reentrant("orders:1") },
+	"Fenced":                        func(c *lock.Client) ruledLock { return c.Fenced("orders:1") },
+	"Fair, NonReentrantFair":        func(c *lock.Client) ruledLock { return c.Fair("orders:1") },
+	"ReadWrite":                     func(c *lock.Client) ruledLock { return c.ReadWrite("orders:1").Write() },
+	"FasterMulti":                   func(c *lock.Client) ruledLock { return c.FasterMulti("orders:1", "1", "2") },
+	"Plain":                         func(c *lock.Client) ruledLock { return c.Plain("orders:1") },
 }
 
 // The commands of a row are those of its scripts.
@@ -226,6 +256,22 @@ func rulesOfOperations(t *testing.T) (common string, rows map[string]string) {
 		rows[kind] = strings.Join(strings.Fields(strings.ReplaceAll(strings.Join(cells[1:], " "), "`", " ")), " ")
 	}
 	return strings.Join(strings.Fields(common), " "), rows
+}
+
+// blockOfOperations returns the rules in OPERATIONS.md for something.
+func blockOfOperations(t *testing.T, something string) string {
+	t.Helper()
+	text, err := os.ReadFile("../OPERATIONS.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(text), "\nRules for "+something)
+	_, after, _ = strings.Cut(after, "\n```acl\n")
+	block, _, ok := strings.Cut(after, "```")
+	if !ok {
+		t.Fatalf("OPERATIONS.md has no rules for %s", something)
+	}
+	return block
 }
 
 // rulesFor returns rules as OPERATIONS.md says for the server's version.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/lock"
 	"github.com/lockwire/lockwire/resp"
 )
@@ -55,9 +56,10 @@ func codeOf(err error) int {
 		return codeLost
 	}
 	if reply, ok := errors.AsType[resp.Error](err); ok {
-		switch reply.Prefix() {
-		case "NOPERM", "NOAUTH", "WRONGPASS":
+		if netfail.Denied(reply) {
 			return codeNotPermitted
+		}
+		switch reply.Class() {
 		case "LOADING", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "BUSY", "READONLY":
 			return codeNoServer
 		}

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -91,7 +92,7 @@ func report(json bool, command string, err error) int {
 		for line := range strings.Lines(err.Error()) {
 			fmt.Fprintf(os.Stderr, "lockwire %s: %s\n", command, printable(strings.TrimSuffix(line, "\n")))
 		}
-		if errors.Is(err, resp.ErrNoPerm) {
+		if errors.Is(err, resp.ErrNoPerm) || netfail.DeniedInside(err) {
 			fmt.Fprintf(os.Stderr, "lockwire %s: OPERATIONS.md has the rules for users; on the server ACL LOG shows what was refused\n", command)
 		}
 	}

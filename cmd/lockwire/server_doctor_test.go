@@ -76,6 +76,20 @@ func TestServerDoctorOfOneKind(t *testing.T) {
 	do(t, s.URL(), "doctor", "--kinds", "reentrant,lease").check(t, 64, `!"lease" is none of fenced, `)
 }
 
+// A missing right to a command inside a script is a missing right, whatever the server says.
+func TestServerNotPermittedInAScript(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, srv *redistest.Server) {
+		s := redistest.Start(t, redistest.Options{
+			Binary: srv.Binary(), Users: []redistest.User{{Name: "orders", Password: "pw", Rules: "~* +@all -hset -hincrby -type"}},
+		})
+		user := strings.Replace(s.URL(), "redis://", "redis://orders:pw@", 1)
+		const advice = "OPERATIONS.md has the rules for users; "
+		do(t, user, "status", "job").check(t, 77, "", "!"+advice)
+		do(t, user, "run", "job", "-n", "--", "true").check(t, 77, "", "!"+advice)
+		do(t, user, "doctor", "--kinds", "reentrant", "--scan=false").check(t, 77, "kind reentrant")
+	})
+}
+
 // A user without channels is told which rule is missing.
 func TestServerDoctorChannels(t *testing.T) {
 	s := redistest.Start(t, redistest.Options{Users: []redistest.User{{Name: "orders", Password: "pw", Rules: "~* resetchannels +@all"}}})

@@ -89,7 +89,7 @@ func TestServerWatch(t *testing.T) {
 	watcher.end().check(t, 130)
 }
 
-// A number is a semaphore or a latch: neither held nor free.
+// A number is a semaphore or a latch: neither held nor free, and nothing to wait for.
 func TestServerStatusOfANumber(t *testing.T) {
 	s := redistest.Start(t, redistest.Options{})
 	s.Do("SET", "calls", "0")
@@ -98,4 +98,5 @@ func TestServerStatusOfANumber(t *testing.T) {
 	if strings.Contains(r.stdout, "free") {
 		t.Errorf("status says free: %s", r.stdout)
 	}
+	do(t, s.URL(), "wait", "calls").check(t, 1, "", "!calls: no lock: the key holds a number")
 }

@@ -20,7 +20,8 @@ func waitCommand() *command {
 		short: "wait until a lock is free, without taking it",
 		long: `
 Waits until the lock NAME, of any kind, is free, and does not take it: another process may have it again at once. It looks
-four times a second. The exit code is 75 if the lock is not free in time.`,
+four times a second. The exit code is 75 if the lock is not free in time, and 1 for a number, the key of a Semaphore or a
+CountDownLatch.`,
 		examples: []example{
 			{"until the lock is free", `lockwire wait nightly`, 0},
 			{"for 300 milliseconds at most", `lockwire wait orders --timeout 300ms`, codeNotAcquired},
@@ -48,8 +49,11 @@ func wait(ctx context.Context, in *invocation, client *lockwire.Client, timeout 
 		if err != nil {
 			return because(ctx, err)
 		}
-		if seen.Shape == lock.ShapeOther {
+		switch seen.Shape {
+		case lock.ShapeOther:
 			return fmt.Errorf("%s: no lock: the key holds something else", printable(in.args[0]))
+		case lock.ShapeNumber:
+			return fmt.Errorf("%s: no lock: the key holds a number", printable(in.args[0]))
 		}
 		if !seen.Info.Locked {
 			if in.json() {

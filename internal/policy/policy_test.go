@@ -21,7 +21,7 @@ const top = "../.."
 // package and internal/...; examples, and those of the root, may import all.
 var mayImport = map[string][]string{
 	"":                        {"conn", "cluster", "lock"},
-	"cmd/lockwire":            {"", "resp", "conn", "cluster", "lock", "lock/leader"},
+	"cmd/lockwire":            {"", "resp", "conn", "cluster", "lock", "lock/leader", "internal/netfail"},
 	"resp":                    {},
 	"conn":                    {"resp", "internal/callback", "internal/netfail", "conn/internal/pipeline", "conn/internal/sentinel"},
 	"script":                  {"resp", "conn"},
