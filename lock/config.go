@@ -153,7 +153,10 @@ type Config struct {
 const minFairWait = 30 * time.Second
 
 func (c Config) withDefaults() Config {
-	c.Lease = cmp.Or(c.Lease, 30*time.Second).Truncate(time.Millisecond)
+	c.Lease = cmp.Or(c.Lease, 30*time.Second)
+	if c.Lease > MinLease { // the error of a shorter one has it as it was given
+		c.Lease = c.Lease.Truncate(time.Millisecond)
+	}
 	c.RenewEvery = cmp.Or(c.RenewEvery, c.Lease/3)
 	c.RenewBatch = cmp.Or(c.RenewBatch, 100)
 	c.FairWait = cmp.Or(c.FairWait, 5*time.Minute)

@@ -154,6 +154,7 @@ func TestErrorsNameTheLock(t *testing.T) {
 			"a name":              {plain(c, "a{b"), lock.ErrInvalid, `lock "a{b": invalid: a name with {`},
 			"no name":             {plain(c, ""), lock.ErrInvalid, `lock: invalid: empty name`},
 			"a latch's name":      {ask(c.CountDownLatch("{a}").Count(t.Context())), lock.ErrInvalid, `lock "{a}": invalid: `},
+			"a lease":             {ask(lock.New(c.Server(), lock.Config{Lease: 1})), lock.ErrInvalid, `lock: invalid: Lease of 1ns, less than 10ms`},
 			"an option":           {ask(c.Reentrant("job").TryLock(t.Context(), lock.For(1))), lock.ErrInvalid, `lock "job": invalid: lease of 1ns`},
 			"permits":             {c.Semaphore("calls").Acquire(t.Context(), -1), lock.ErrInvalid, `lock "calls": invalid: permits of -1`},
 			"permits added":       {c.PermitSemaphore("calls").AddPermits(t.Context(), math.MinInt32), lock.ErrInvalid, `lock "calls": invalid: permits of -2147483648`},
