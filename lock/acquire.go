@@ -117,6 +117,7 @@ func (r *request) ask(ctx context.Context) (granted bool, left time.Duration, er
 	r.notePlace(at, start, g.count > 0, nil)
 	if g.count == 0 {
 		r.noteRefusal(left)
+		r.loseHolds()
 		return false, left, nil
 	}
 	if err := r.acknowledged(ctx, ack); err != nil {
@@ -273,7 +274,7 @@ func (r *request) parseGrant(v resp.Value) (g grant, left time.Duration, err err
 	return g, left, err
 }
 
-// lostBefore returns the leases of l's Owner that were lost before the grant of l, as a first hold implies. values are the first holds of
+// lostBefore returns the leases of l's Owner that were lost before the grant of l, as a new period implies. values are the first holds of
 // a group.
 func (r *request) lostBefore(l *Lease, values string) []*Lease {
 	switch {
@@ -283,6 +284,17 @@ func (r *request) lostBefore(l *Lease, values string) []*Lease {
 		return r.client.table.besides(&target{kind: l.target.kind, name: l.target.name, values: values}, r.state, l)
 	}
 	return slices.DeleteFunc(r.client.table.besides(l.target, r.state, l), func(other *Lease) bool { return other.period == l.period })
+}
+
+// loseHolds ends the leases of r's Owner after a refusal: an Owner who had the lock would have got a further hold. Each value of a group
+// has a holder of its own.
+func (r *request) loseHolds() {
+	if r.state == nil || r.target.values != "" {
+		return
+	}
+	for _, lost := range r.client.table.besides(r.target, r.state, nil) {
+		lost.revoke(Forced, nil)
+	}
 }
 
 // doubt handles an attempt without a reply, for a kind without owners. The next attempt uses the same latch, and

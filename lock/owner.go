@@ -163,12 +163,13 @@ func (l *ownedLock) lastArrival() *int64 {
 }
 
 // grant records a granted hold, in the turn, and returns its period. count is the hold count reported by the server, and token the hold's, 0 for
-// none.
+// none. If the server has not counted the hold beside those of the tally, they are lost, also if the count is above 1: an acquire whose
+// answer did not come may have been the first since.
 func (l *ownedLock) grant(k *kind, count, token int64) (period int64) {
 	l.owner.mu.Lock()
 	defer l.owner.mu.Unlock()
 	t, known := l.tallies[k]
-	if count == 1 || !known {
+	if count <= t.count || !known {
 		l.owner.periods++
 		t.period, t.token = l.owner.periods, 0
 	}

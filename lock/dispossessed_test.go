@@ -1,0 +1,72 @@
+package lock_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/lockwire/lockwire/lock"
+)
+
+// An Owner whom the server refuses a further hold has lost those it had: they are lost at once, not at the next renewal.
+func TestRefusedOwnerHasLostItsHolds(t *testing.T) {
+	for kind, pair := range map[string]func(c *lock.Client) (mine, others *lock.Handle){
+		"reentrant": func(c *lock.Client) (mine, others *lock.Handle) {
+			return &c.Reentrant("job").Handle, &c.Reentrant("job").Handle
+		},
+		"fenced": func(c *lock.Client) (mine, others *lock.Handle) {
+			return &c.Fenced("job").Handle, &c.Fenced("job").Handle
+		},
+		"fair": func(c *lock.Client) (mine, others *lock.Handle) { return &c.Fair("job").Handle, &c.Fair("job").Handle },
+		"read": func(c *lock.Client) (mine, others *lock.Handle) {
+			return &c.ReadWrite("job").Read().Handle, &c.ReadWrite("job").Write().Handle
+		},
+		"write": func(c *lock.Client) (mine, others *lock.Handle) {
+			return &c.ReadWrite("job").Write().Handle, &c.ReadWrite("job").Read().Handle
+		},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				c, other := w.client(lock.Config{}), w.client(lock.Config{})
+				mine, _ := pair(c)
+				_, others := pair(other)
+				owner := lock.As(c.NewOwner())
+				outer, inner := mustHave(t, mine, owner), mustHave(t, mine, owner)
+				w.srv.Do("DEL", "job")
+				theirs := mustHave(t, others)
+				_, err := mine.TryLock(t.Context(), owner)
+				wantErr(t, "TryLock", err, lock.ErrNotAcquired)
+				lostBecause(t, outer.Err(), lock.Forced)
+				lostBecause(t, inner.Err(), lock.Forced)
+				mustUnlock(t, theirs)
+			})
+		})
+	}
+}
+
+// An Owner without holds on the server has one again, by an acquire whose answer did not come. The next hold is not one beside the lost ones.
+func TestFurtherHoldBesideFewerThanKnown(t *testing.T) {
+	for kind, of := range map[string]func(c *lock.Client) *lock.Handle{
+		"reentrant": func(c *lock.Client) *lock.Handle { return &c.Reentrant("job").Handle },
+		"fair":      func(c *lock.Client) *lock.Handle { return &c.Fair("job").Handle },
+	} {
+		t.Run(kind, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				c := w.client(lock.Config{})
+				job, owner := of(c), c.NewOwner()
+				outer, inner := mustHave(t, job, lock.As(owner)), mustHave(t, job, lock.As(owner))
+				w.srv.Do("DEL", "job")
+				w.srv.Do("HSET", "job", owner.String(), "1")
+				w.srv.Do("PEXPIRE", "job", "30000")
+				next := mustHave(t, job, lock.As(owner))
+				lostBecause(t, outer.Err(), lock.Forced)
+				lostBecause(t, inner.Err(), lock.Forced)
+				w.sleep(time.Minute)
+				if err := next.Err(); err != nil {
+					t.Errorf("Err() = %v", err)
+				}
+				mustUnlock(t, next)
+				w.free()
+			})
+		})
+	}
+}
