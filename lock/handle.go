@@ -147,7 +147,7 @@ func (h *Handle) ForceUnlock(ctx context.Context) (bool, error) {
 	}
 	c, t := h.client, &h.target
 	if err := c.channels.Settle(ctx, t.remote()); err != nil {
-		return false, err
+		return false, c.about(t.name, err)
 	}
 	holds := slices.DeleteFunc(c.table.holdsOf(t.hold(), "", nil), func(l *Lease) bool { // before the script, to leave out later holds
 		return !t.shares(l.target)

@@ -214,7 +214,7 @@ func (c *Client) ForceUnlockOwner(ctx context.Context, name, owner string) (bool
 	}
 	h := c.handle(k, name)
 	if err := c.channels.Settle(ctx, h.target.remote()); err != nil {
-		return false, err
+		return false, c.about(name, err)
 	}
 	holds := c.table.holdsOf(h.target.hold(), owner, nil)
 	if k.permits {

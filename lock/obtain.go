@@ -131,5 +131,5 @@ func (r *request) ready(ctx context.Context) error {
 		r.why.failure = err
 		return r.gaveUp(ctx)
 	}
-	return err
+	return c.about(r.target.name, err)
 }

@@ -48,3 +48,30 @@ func TestRefusedAttemptLeavesNoWordOfAWriter(t *testing.T) {
 		mustUnlock(t, read)
 	})
 }
+
+// The error of a question that the first call asks the server of a cluster, before it asks about the lock, names the lock.
+func TestFirstQuestionFails(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		ask := func(_ any, err error) error { return err }
+		for what, call := range map[string]func(c *lock.Client) error{
+			"TryLock":     func(c *lock.Client) error { return ask(c.Reentrant("job").TryLock(t.Context())) },
+			"Lock":        func(c *lock.Client) error { return ask(c.Reentrant("job").Lock(t.Context())) },
+			"ForceUnlock": func(c *lock.Client) error { return ask(c.Fair("job").ForceUnlock(t.Context())) },
+			"AddPermits":  func(c *lock.Client) error { return c.Semaphore("job").AddPermits(t.Context(), 1) },
+			"TryAcquire":  func(c *lock.Client) error { return c.Semaphore("job").TryAcquire(t.Context(), 1) },
+			"Wait":        func(c *lock.Client) error { return c.CountDownLatch("job").Wait(t.Context()) },
+		} {
+			c := w.slottedClient()
+			w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+				if cmd.Name == "PUBSUB" {
+					return fakeredis.Close()
+				}
+				return fakeredis.Run()
+			})
+			if err := call(c); err == nil || strings.Count(err.Error(), `"job"`) != 1 {
+				t.Errorf("%s: %v, want an error that names the lock once", what, err)
+			}
+			w.srv.Intercept(nil)
+		}
+	})
+}
