@@ -32,8 +32,8 @@ type Pace struct {
 // front uses it. The zero Looks have not begun.
 type Looks struct {
 	pace    *Pace // constant once begun
-	up      bool // the subscription is in place
-	woken   bool // an event has arrived since the last look
+	up      bool  // the subscription is in place
+	woken   bool  // an event has arrived since the last look
 	next    time.Time
 	floor   time.Duration // the pause after a refusal near the end of a lease: doubles, and begins anew with an event
 	poll    time.Duration
