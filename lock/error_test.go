@@ -162,7 +162,7 @@ func TestErrorsNameTheLock(t *testing.T) {
 			"no ids":              {c.PermitSemaphore("calls").Release(t.Context()), lock.ErrInvalid, `lock "calls": invalid: 0 permits`},
 			"a lifetime":          {ask(c.Semaphore("calls").TrySetPermitsFor(t.Context(), 1, 0)), lock.ErrInvalid, `lock "calls": invalid: a semaphore that lasts 0s`},
 			"a count":             {ask(c.CountDownLatch("start").TrySetCount(t.Context(), 0)), lock.ErrInvalid, `lock "start": invalid: a count of 0`},
-			"a short Extend":      {lease.Extend(t.Context(), 1), lock.ErrInvalid, `lock "held": invalid: lease of 0s`},
+			"a short Extend":      {lease.Extend(t.Context(), 1), lock.ErrInvalid, `lock "held": invalid: lease of 1ns, less than 10ms`},
 			"a needless Extend":   {again.Extend(t.Context(), time.Hour), lock.ErrInvalid, `lock "again": invalid: Extend of`},
 			"Downgrade":           {ask(lease.Downgrade(t.Context())), lock.ErrInvalid, `lock "held": invalid: only a write lock`},
 			"values":              {ask(c.FasterMulti("group").TryLock(t.Context())), lock.ErrInvalid, `lock "group": invalid: 0 values`},

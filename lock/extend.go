@@ -28,10 +28,10 @@ import (
 // Extend of a lease with Members extends all members at once. It returns nil when as many members are extended as the
 // lease requires: all of a [Multi], and a majority of the servers of a [Redlock].
 func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
-	d = d.Truncate(time.Millisecond)
 	if err := checkTerm("lease", d); err != nil {
 		return l.client.about(l.target.name, err)
 	}
+	d = d.Truncate(time.Millisecond)
 	if l.group != nil {
 		return l.group.extend(ctx, d)
 	}
