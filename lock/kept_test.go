@@ -197,6 +197,27 @@ func TestCountWithoutSentinelsForAWhile(t *testing.T) {
 	})
 }
 
+// A client changes to a former master and back within a request. The former master has confirmed the change, and the master does not know it.
+func TestCountConfirmedByAFormerMaster(t *testing.T) {
+	inShard(t, lock.Config{}, func(t *testing.T, w *world, r *replicated, c *lock.Client) {
+		permits := c.Semaphore("semaphore")
+		if _, err := permits.TrySetPermits(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		w.confirm(func() {
+			if err := permits.Release(t.Context(), 1); err != nil {
+				t.Error(err)
+			}
+		})
+		r.tell(func(r *replicated) { r.heirs.Changes += 2 })
+		w.srv.RestartWithData()
+		w.sleep(time.Minute)
+		if n, err := permits.Available(t.Context()); n != 1 || err != nil {
+			t.Errorf("Available() = %d, %v; want 1", n, err)
+		}
+	})
+}
+
 // A server that has lost its data gets no change again: it does not know the latch either.
 func TestCountOfALostServer(t *testing.T) {
 	inShard(t, lock.Config{}, func(t *testing.T, w *world, _ *replicated, c *lock.Client) {

@@ -349,7 +349,10 @@ func (x *change) answered(v resp.Value) error {
 
 // master is the server of a change, by its id in a cluster, or by the address at which sentinels know it. The zero master has no replicas, or
 // is unknown.
-type master struct{ id, addr string }
+type master struct {
+	id, addr string
+	changes  uint64 // of the master; a server that is the master again may not know what was confirmed in between
+}
 
 // askMaster bounds the question for a server that is not known: the change itself is more urgent.
 const askMaster = 250 * time.Millisecond
@@ -368,7 +371,7 @@ func (c *Client) masterOf(ctx context.Context, name string) master {
 	case c.remote.Spread != nil:
 		return master{id: s.Master}
 	}
-	return master{addr: s.Addr}
+	return master{addr: s.Addr, changes: s.Changes}
 }
 
 // changeAgain is the work of sending a confirmed change to a replica in the server's place, for as long as the servers keep the latch.
@@ -381,7 +384,8 @@ type changeAgain struct {
 	next    master                  // the server of this repetition
 }
 
-// Again sends the change to another server only: the same one may have lost its data with the latch, and would count the change twice.
+// Again sends the change to another server only, or to one that was not the master for a while: the same one may have lost its data with the
+// latch, and would count the change twice.
 func (a *changeAgain) Again(ctx context.Context) (w cleanup.Work, until time.Time, known bool) {
 	if ctx.Err() != nil {
 		return nil, time.Time{}, false

@@ -38,7 +38,8 @@ type Failover interface {
 
 	// Succession returns the server of key and the number of replicas that may replace the server. The information must
 	// come from a party other than the server itself, obtained no earlier than since. If since is zero, known
-	// information of any age is enough.
+	// information of any age is enough. A Sole counts the changes of its server in Changes: otherwise a change to a
+	// former master and back, within one request, is not noticed.
 	Succession(ctx context.Context, key string, since time.Time) (conn.Succession, error)
 }
 
