@@ -434,6 +434,9 @@ func TestSuccession(t *testing.T) {
 		"down":                     {[]string{"flags", "s_down,slave", "last-ok-ping-reply", "900", "slave-repl-offset", "14"}, false},
 		"down to the most":         {[]string{"flags", "o_down,slave", "slave-repl-offset", "14"}, false},
 		"not connected":            {[]string{"flags", "slave,disconnected", "slave-repl-offset", "14"}, false},
+		"just promoted":            {[]string{"flags", "slave,disconnected", "last-ok-ping-reply", "2200", "slave-repl-offset", "14"}, true},
+		"cut off":                  {[]string{"flags", "slave,disconnected", "last-ok-ping-reply", "2501", "slave-repl-offset", "14"}, false},
+		"just down":                {[]string{"flags", "s_down,slave,disconnected", "last-ok-ping-reply", "2200", "slave-repl-offset", "14"}, false},
 		"mute":                     {[]string{"flags", "slave", "last-ok-ping-reply", "5001", "slave-repl-offset", "14"}, false},
 		"not seen to follow":       {[]string{"flags", "slave", "last-ok-ping-reply", "900", "slave-repl-offset", "0"}, false},
 	} {

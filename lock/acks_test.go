@@ -22,6 +22,7 @@ type replicated struct {
 	mu    sync.Mutex
 	heirs conn.Succession
 	fresh *conn.Succession // what is said now, if heirs is what has been said before
+	mute  bool             // nothing is said now
 	err   error
 }
 
@@ -35,6 +36,9 @@ func (r *replicated) Succession(_ context.Context, _ string, since time.Time) (c
 		s = *r.fresh
 	}
 	s.Asked = time.Now()
+	if !since.IsZero() && r.mute {
+		return s, errors.New("no sentinel")
+	}
 	return s, r.err
 }
 
@@ -256,6 +260,66 @@ func TestNewcomerDoesNotAcknowledge(t *testing.T) {
 	}
 }
 
+// Between two locks a replica comes, synchronizes and takes the server's place. The server then hears of as many replicas as before.
+func TestReplicaBetweenTwoRequests(t *testing.T) {
+	const live = "state=online,offset=1,lag=0"
+	for name, x := range map[string]struct {
+		comes   bool
+		fresh   *conn.Succession // an answer now; nil for none
+		granted bool
+	}{
+		"a replica is promoted":            {comes: true, fresh: &conn.Succession{Master: "next", Addr: "10.0.0.3:6379", Replicas: 1, Changes: 1}},
+		"sentinels do not know yet":        {comes: true, fresh: &conn.Succession{Replicas: 2}},
+		"a replica comes and dies":         {comes: true, fresh: &conn.Succession{Replicas: 1, Away: 1, AwayAddrs: []string{"10.0.0.3:6379"}}, granted: true},
+		"nobody says which server is next": {comes: true},
+		"nothing happens":                  {granted: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inShard(t, lock.Config{}, func(t *testing.T, w *world, r *replicated, c *lock.Client) {
+				var arrivals atomic.Int64
+				w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+					text := ""
+					switch {
+					case cmd.Name != "INFO" || len(cmd.Args) < 2:
+					case strings.EqualFold(cmd.Args[1], "stats"):
+						text = fmt.Sprintf("# Stats\r\nsync_full:%d\r\nsync_partial_ok:0\r\n", arrivals.Load())
+					case strings.EqualFold(cmd.Args[1], "replication"):
+						text = "# Replication\r\nrole:master\r\nslave0:ip=10.0.0.2,port=6379," + live + "\r\nmaster_replid:1\r\n"
+					}
+					if text == "" {
+						return fakeredis.Run()
+					}
+					return fakeredis.Reply(fmt.Sprintf("$%d\r\n%s\r\n", len(text), text))
+				})
+				r.tell(func(r *replicated) { r.heirs.Replicas = 1 })
+				w.srv.Replicas(1)
+				for range 2 {
+					mustUnlock(t, mustLock(t, c, "job"))
+				}
+				w.sleep(time.Second)
+				if x.comes {
+					arrivals.Add(1)
+				}
+				r.tell(func(r *replicated) {
+					r.mute = x.fresh == nil
+					if fresh := x.fresh; fresh != nil {
+						fresh.Master, fresh.Addr = cmp.Or(fresh.Master, r.heirs.Master), cmp.Or(fresh.Addr, r.heirs.Addr)
+						r.fresh = fresh
+					}
+				})
+				lease, err := c.Reentrant("job").TryLock(t.Context())
+				switch {
+				case x.granted && err == nil:
+					mustUnlock(t, lease)
+				case x.granted || !errors.Is(err, lock.ErrNotReplicated):
+					t.Errorf("TryLock() = %v; want a lock: %v", err, x.granted)
+				}
+				w.sleep(time.Minute)
+			})
+		})
+	}
+}
+
 // Lock goes on while no replica acknowledges, for as long as its context allows, and says what was lacking.
 func TestLockWithoutAcknowledgement(t *testing.T) {
 	inShard(t, lock.Config{Lease: 5 * time.Second}, func(t *testing.T, w *world, r *replicated, c *lock.Client) {
@@ -330,6 +394,51 @@ func TestRenewalIsAcknowledged(t *testing.T) {
 		lostBecause(t, lease.Err(), lock.Unreachable)
 		wantErr(t, "Err()", lease.Err(), lock.ErrNotReplicated)
 		lostBecause(t, read.Err(), lock.Unreachable)
+		w.sleep(time.Minute)
+	})
+}
+
+// A round of renewals takes two writes if the server lacks one of the scripts. A replica takes the server's place in between: the replicas of
+// the next server do not acknowledge what the former one has run.
+func TestRenewalsOnTwoServers(t *testing.T) {
+	inShard(t, lock.Config{Lease: 6 * time.Second}, func(t *testing.T, w *world, r *replicated, c *lock.Client) {
+		r.tell(func(r *replicated) { r.heirs.Replicas = 1 })
+		w.srv.Replicas(1)
+		lease := mustLock(t, c, "job")
+		read, err := c.ReadWrite("rw").Read().Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.sleep(time.Second) // the client listens now, and has renewed its leases because of that
+		until := lease.ValidUntil()
+		var writes atomic.Int64 // of the round
+		w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+			switch {
+			case isScript(cmd, "renew") && writes.Load() == 0: // the next server hears nothing of it
+				return fakeredis.Reply("*1\r\n:1\r\n")
+			case isScriptOf("read", cmd, "renew") && writes.Load() == 0:
+				return fakeredis.Reply("-NOSCRIPT No matching script.\r\n")
+			case cmd.Name == "WAIT":
+				if writes.Add(1) == 1 {
+					r.tell(func(r *replicated) { r.heirs.Master, r.heirs.Addr, r.heirs.Changes = "next", "10.0.0.2:6379", 1 })
+				}
+			case cmd.Name == "INFO" && strings.EqualFold(cmd.Args[1], "server") && writes.Load() > 0:
+				return fakeredis.Reply("+run_id:next\r\n")
+			}
+			return fakeredis.Run()
+		})
+		w.sleep(time.Until(until) - 3920*time.Millisecond) // just after the round, before the next
+		if now := lease.ValidUntil(); writes.Load() != 2 || now.After(until) {
+			t.Errorf("after %d writes: ValidUntil has moved by %v", writes.Load(), now.Sub(until))
+		}
+		w.sleep(time.Second)
+		if now := lease.ValidUntil(); !now.After(until) {
+			t.Errorf("after %d writes: ValidUntil has not moved", writes.Load())
+		}
+		w.srv.Intercept(nil)
+		r.tell(func(r *replicated) { r.heirs.Master = "" })
+		mustUnlock(t, lease)
+		mustUnlock(t, read)
 		w.sleep(time.Minute)
 	})
 }

@@ -23,5 +23,6 @@ func info(x *call) any {
 	return verbatim("# Server\r\nredis_version:" + Version + "\r\nredis_mode:" + x.s.mode() + "\r\nrun_id:" + x.s.runID +
 		"\r\nuptime_in_seconds:" + strconv.FormatInt(time.Now().Unix()-x.s.started.Unix(), 10) + "\r\n\r\n" +
 		"# Clients\r\nconnected_clients:" + strconv.Itoa(len(x.s.conns)) + "\r\n\r\n" +
+		"# Stats\r\nsync_full:" + strconv.Itoa(x.s.repl.full) + "\r\nsync_partial_ok:" + strconv.Itoa(x.s.repl.partial) + "\r\n\r\n" +
 		x.s.replicationInfo())
 }

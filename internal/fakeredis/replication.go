@@ -25,6 +25,8 @@ type replication struct {
 	backlog []effect // the last effects of this history
 	feeds   []*feed  // to replicas
 	pings   time.Time
+	full    int // replicas that have begun to follow, and got all the data
+	partial int // and got the missing effects
 
 	master   string // the address of the master; "" for a master
 	source   *feed  // the connection to the master; nil: none, or without an answer
@@ -298,6 +300,7 @@ func (s *Server) serveReplicaLocked(f *feed, id string, offset int64) {
 	known := id == r.id && offset <= r.offset || id == r.before && offset <= r.until
 	if known && offset >= first-1 {
 		f.state = "online"
+		r.partial++
 		name := r.id
 		s.send(f.replica, 0, func(to *Server) { to.continueLocked(f, name) })
 		for _, e := range r.backlog {
@@ -308,6 +311,7 @@ func (s *Server) serveReplicaLocked(f *feed, id string, offset int64) {
 		return
 	}
 	f.state = "wait_bgsave"
+	r.full++
 	s.send(f.replica, 0, func(to *Server) {
 		if to.followsLocked(f) {
 			to.repl.state = "sync"

@@ -137,22 +137,38 @@ func (f *Resolver) askSuccession(ctx context.Context, at place) (Succession, int
 	return s, epochIn(replies[0]), nil
 }
 
-// muteFor is the time in ms without an answer to PING after which a sentinel does not promote a replica. It is a
-// constant of Sentinel.
-const muteFor = 5000
+const (
+	// muteFor is the time in ms without an answer to PING after which a sentinel does not promote a replica. It is a
+	// constant of Sentinel.
+	muteFor = 5000
+	// cutFor is the time in ms without an answer to PING after which a sentinel without a connection to a replica is cut
+	// off from the replica. Before, the replica may have been promoted: a promotion ends the connections of all sentinels.
+	// A sentinel asks every second, and connects again within a second.
+	cutFor = 2500
+)
 
-// eligible reports whether a sentinel could promote the replica, given the sentinel's description. A sentinel
-// promotes no replica that is down or silent. A replica not yet seen following the master has offset 0, and other
-// replicas go first.
+// eligible reports whether a sentinel could promote the replica, or may have promoted it just now, given the sentinel's
+// description. A sentinel promotes no replica that is down or silent. A replica not yet seen following the master has
+// offset 0, and other replicas go first.
 func eligible(replica resp.Value) bool {
-	return reached(replica) && fieldOf(replica, "slave-repl-offset") != "0"
+	return (reached(replica) || justCut(replica)) && fieldOf(replica, "slave-repl-offset") != "0"
+}
+
+// justCut reports whether a sentinel has lost the connection to a server that answered a moment ago.
+func justCut(server resp.Value) bool {
+	mute, err := strconv.Atoi(fieldOf(server, "last-ok-ping-reply"))
+	return !flagged(server, "_down,") && err == nil && mute <= cutFor
 }
 
 // reached reports whether a sentinel reaches a server, given the sentinel's description.
 func reached(server resp.Value) bool {
-	flags := "," + fieldOf(server, "flags") + ","
 	mute, err := strconv.Atoi(fieldOf(server, "last-ok-ping-reply"))
-	return !strings.Contains(flags, "_down,") && !strings.Contains(flags, ",disconnected,") && (err != nil || mute <= muteFor)
+	return !flagged(server, "_down,") && !flagged(server, ",disconnected,") && (err != nil || mute <= muteFor)
+}
+
+// flagged reports whether the flags of a server contain flag; each flag has a comma on both sides.
+func flagged(server resp.Value, flag string) bool {
+	return strings.Contains(","+fieldOf(server, "flags")+",", flag)
 }
 
 // fieldOf returns a field of a sentinel's description of a server, or "".

@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -23,13 +21,12 @@ const (
 	// synchronization, or with fewer replicas than before.
 	// Every failover takes longer.
 	WitnessAge = 500 * time.Millisecond
-	// lagMax is the maximum lag, in seconds, of a replica able to acknowledge.
-	lagMax = 2
 )
 
 var (
 	errNotMaster = errors.New("the server is no longer the master")
 	errBareSoon  = errors.New("its replicas have disappeared only recently")
+	errSeveral   = errors.New("another server has become the master between two parts of the request")
 )
 
 // Acks says how many replicas must acknowledge a request.
@@ -65,12 +62,13 @@ type Replicas struct {
 
 // record is what a client knows of a server's replicas.
 type record struct {
-	count     int       // the last count
-	seen      bool      // the replicas have been counted
-	had       bool      // the server has had a replica
-	doubt     bool      // the last wait for replicas failed
-	bareSince time.Time // start of the time without a replica; zero with a replica, or if unknown
-	warned    bool      // of a server without a replica
+	count     int        // the last count
+	checked   attachment // at the last count
+	seen      bool       // the replicas have been counted
+	had       bool       // the server has had a replica
+	doubt     bool       // the last wait for replicas failed
+	bareSince time.Time  // start of the time without a replica; zero with a replica, or if unknown
+	warned    bool       // of a server without a replica
 }
 
 // NewReplicas returns the record of the replicas of s, which must acknowledge requests as acks says.
@@ -93,12 +91,12 @@ func (r *Replicas) at(s conn.Succession) *record {
 	return st
 }
 
-// counted records n replicas able to acknowledge. bare: the server counts as a server without replicas.
-func (r *Replicas) counted(s conn.Succession, n int) (bare bool) {
+// counted records n replicas able to acknowledge, by the headcount h. bare: the server counts as a server without replicas.
+func (r *Replicas) counted(s conn.Succession, h headcount, n int) (bare bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	st := r.at(s)
-	st.count, st.seen = n, true
+	st.count, st.checked, st.seen = n, h.attachment, true
 	switch {
 	case n > 0:
 		st.had, st.bareSince = true, time.Time{}
@@ -137,15 +135,17 @@ type Acked struct {
 	succession conn.Succession // known before the request
 	need       int             // number of replicas passed to WAIT
 	wait       time.Duration   // timeout passed to WAIT
-	sent       bool
-	leaves     time.Time // end of the caller's interest; zero if unknown
+	leaves     time.Time       // end of the caller's interest; zero if unknown
 
 	// The outcome.
+	ran      bool // a server has run a script
+	several  bool // more than one server has
 	answered time.Time
-	got      int64      // number of acknowledgements
-	failed   error      // error of WAIT
-	info     resp.Value // reply to INFO replication
-	identity resp.Value // comparable with Succession.Master
+	got      int64                     // number of acknowledgements
+	failed   error                     // error of WAIT
+	info     [len(sections)]resp.Value // replies to sections
+	who      string                    // comparable with Succession.Master
+	unnamed  error                     // why who is unknown
 }
 
 // Hold names a lock and its owner, for the log.
@@ -219,7 +219,7 @@ func (d *Acked) recount(ctx context.Context) (n int, bare bool) {
 		return 0, false
 	}
 	n = d.r.candidates(h, s)
-	return n, d.r.counted(s, n)
+	return n, d.r.counted(s, h, n)
 }
 
 // candidates returns the number of replicas that could replace the server without having acknowledged: the replicas known to
@@ -265,7 +265,7 @@ func (d *Acked) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Valu
 		if d.r.server.Spread != nil {
 			identity = resp.Cmd("CLUSTER", "MYID")
 		}
-		sent = append(sent, resp.Cmd("INFO", "replication"), identity)
+		sent = append(append(sent, sections[:]...), identity)
 	}
 	if d.need == 0 {
 		wait = 1 // WAIT 0 returns at once
@@ -277,18 +277,50 @@ func (d *Acked) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Valu
 	if err != nil {
 		return replies[:min(n, len(replies))], err
 	}
-	d.answered = time.Now()
-	last := replies[len(replies)-1]
-	got, _ := last.Int()
-	if d.sent { // both batches must be acknowledged
-		got = min(got, d.got)
-	}
-	d.got, d.sent = got, true
-	d.failed = last.Err()
-	if d.r.acks.Exact == 0 {
-		d.info, d.identity = replies[n], replies[n+1]
-	}
+	d.note(replies[n:], ranAny(cmds, replies))
 	return replies[:n], nil
+}
+
+// ranAny reports whether a script among cmds has a result.
+func ranAny(cmds []resp.Command, replies []resp.Value) bool {
+	for i := range cmds {
+		if strings.HasPrefix(cmds[i].Name(), "EVAL") && replies[i].Err() == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// note records the replies behind the scripts of a batch. ran: the server has run a script of the batch. Otherwise the batch does not count
+// beside another one. All batches that count must be acknowledged, and be of the same server: the replicas of a next server know nothing of
+// what a former one has run.
+func (d *Acked) note(replies []resp.Value, ran bool) {
+	if d.ran && !ran {
+		return
+	}
+	last, before := replies[len(replies)-1], d.who
+	got, _ := last.Int()
+	if d.r.acks.Exact == 0 {
+		d.info = [len(sections)]resp.Value(replies)
+		d.who, d.unnamed = d.r.server.identityIn(replies[len(sections)])
+	}
+	if d.ran {
+		got = min(got, d.got)
+		d.several = d.several || d.who != before
+	}
+	d.answered, d.got, d.failed, d.ran = time.Now(), got, last.Err(), ran
+}
+
+// identityIn returns the identity in the reply of a server, comparable with Succession.Master.
+func (s *Server) identityIn(reply resp.Value) (who string, err error) {
+	if err := reply.Err(); err != nil {
+		return "", fmt.Errorf("asking the server for its identity: %w", err)
+	}
+	if s.Spread == nil {
+		who, _, _ = ParseServerInfo(reply)
+		return who, nil
+	}
+	return reply.Text()
 }
 
 // Confirm returns nil if enough replicas have acknowledged the request, else a [*Shortage]. bare: the server has no
@@ -310,6 +342,9 @@ func (d *Acked) required(ctx context.Context) (need int, err error) {
 	if d.r.acks.Exact > 0 {
 		return d.need, nil
 	}
+	if d.several {
+		return d.need, errSeveral
+	}
 	n, bare, err := d.count(ctx)
 	if n == 0 && !bare {
 		return 1, errors.Join(err, errBareSoon)
@@ -318,16 +353,16 @@ func (d *Acked) required(ctx context.Context) (need int, err error) {
 }
 
 // count returns the number of replicas right after the scripts, from the server's reply and other nodes' information. An earlier
-// answer of the other nodes is enough only if no replica comes or goes: a replica not counted by the server may have replaced the server
-// by now, and the server learns of the end of a first synchronization later than the replica.
+// answer of the other nodes is enough only if no replica has come or gone since the last count: a replica not counted by the server may have
+// replaced the server by now, and the server learns of the end of a first synchronization later than the replica.
 func (d *Acked) count(ctx context.Context) (n int, bare bool, err error) {
-	h, err := parseReplicas(d.info)
+	h, err := parseHeadcount(d.info[:])
 	if err != nil {
 		return 0, false, err
 	}
 	s, err := d.answerer(ctx, h, time.Time{})
 	n = d.r.candidates(h, s)
-	if err != nil || n == 0 || s.Away > 0 || h.syncing > 0 || d.r.fewer(s, h) {
+	if err != nil || n == 0 || s.Away > 0 || h.syncing > 0 || d.r.changed(s, h) {
 		if s, err = d.answerer(ctx, h, d.answered.Add(-WitnessAge)); err != nil {
 			return n, false, err
 		}
@@ -340,7 +375,7 @@ func (d *Acked) count(ctx context.Context) (n int, bare bool, err error) {
 		}
 		d.got = max(d.got-came, 0)
 	}
-	return n, d.r.counted(s, n), nil
+	return n, d.r.counted(s, h, n), nil
 }
 
 // newcomers returns the number of live replicas that were not live at the time of h, before WAIT. Such a replica may have
@@ -350,11 +385,13 @@ func (d *Acked) newcomers(ctx context.Context, h headcount) (n int64, _ error) {
 	return int64(len(after.liveAddrs) - common(after.liveAddrs, h.liveAddrs)), err
 }
 
-// fewer reports whether a server has fewer live replicas than at the last count.
-func (r *Replicas) fewer(s conn.Succession, h headcount) bool {
+// changed reports whether a replica of a server has come or gone since the last count. Between two counts a replica may even have come, and gone
+// to replace the server: an old answer of the other nodes does not know of such a replica.
+func (r *Replicas) changed(s conn.Succession, h headcount) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return h.live < r.at(s).count
+	st := r.at(s)
+	return h.live < st.count || h.replicas < st.checked.replicas || h.arrivals != st.checked.arrivals
 }
 
 // answerer returns other nodes' information about the answering server. It returns an error unless the other nodes name the
@@ -367,21 +404,14 @@ func (d *Acked) answerer(ctx context.Context, h headcount, since time.Time) (con
 	if err != nil || d.r.server.Failover == nil {
 		return s, err
 	}
-	if err := d.identity.Err(); err != nil {
-		return s, fmt.Errorf("asking the server for its identity: %w", err)
-	}
-	who, err := d.identity.Text()
 	spread := d.r.server.Spread
-	if spread == nil {
-		who, _, _ = ParseServerInfo(d.identity)
-	}
 	switch {
-	case err != nil || who == s.Master || spread == nil && h.live > 0 && s.Addr == d.succession.Addr && s.Changes == d.succession.Changes:
-		return s, err
+	case d.unnamed != nil || d.who == s.Master || spread == nil && h.live > 0 && s.Addr == d.succession.Addr && s.Changes == d.succession.Changes:
+		return s, d.unnamed
 	case spread == nil || since.IsZero():
 		return s, errNotMaster
 	}
-	if s, err = spread.SuccessionOf(ctx, who, since); err != nil {
+	if s, err = spread.SuccessionOf(ctx, d.who, since); err != nil {
 		err = fmt.Errorf("%w: %w", errNotMaster, err)
 	}
 	return s, err
@@ -417,61 +447,15 @@ func (d *Acked) settled(bare bool) {
 	}
 }
 
-// headcount has the numbers of a server's replicas, as reported by the server.
-type headcount struct {
-	live    int // replicas able to acknowledge
-	silent  int // replicas with a lag above lagMax
-	syncing int // replicas in their first synchronization
-
-	liveAddrs, syncingAddrs []string
-}
-
 // headcount asks the server for its replicas.
 func (d *Acked) headcount(ctx context.Context) (headcount, error) {
-	info, err := d.r.server.Doer.Send(Patient(ctx), resp.Cmd("INFO", "replication").On(d.hold.Name))
+	var cmds []resp.Command
+	for _, section := range sections {
+		cmds = append(cmds, section.On(d.hold.Name))
+	}
+	replies, err := d.r.server.Doer.SendBatch(Patient(ctx), cmds)
 	if err != nil {
 		return headcount{}, err
 	}
-	return parseReplicas(info)
-}
-
-// parseReplicas decodes a reply to INFO replication, with lines such as
-// "slave0:ip=10.0.0.2,port=6379,state=online,offset=1,lag=0".
-func parseReplicas(info resp.Value) (h headcount, err error) {
-	text, err := info.Text()
-	if err = errors.Join(info.Err(), err); err != nil {
-		return h, fmt.Errorf("INFO replication: %w", err)
-	}
-	master := false
-	for line := range strings.Lines(text) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
-		if name == "role" {
-			master = value == "master"
-		}
-		if !strings.HasPrefix(name, "slave") || !strings.Contains(value, ",state=") {
-			continue
-		}
-		addr := net.JoinHostPort(infoField(value, "ip"), infoField(value, "port"))
-		switch seconds, err := strconv.Atoi(infoField(value, "lag")); {
-		case !strings.Contains(value, ",state=online,"):
-			h.syncing++
-			h.syncingAddrs = append(h.syncingAddrs, addr)
-		case err == nil && seconds > lagMax:
-			h.silent++
-		default:
-			h.live++
-			h.liveAddrs = append(h.liveAddrs, addr)
-		}
-	}
-	if !master {
-		return h, errNotMaster
-	}
-	return h, nil
-}
-
-// infoField returns a field of a line of INFO such as "ip=10.0.0.2,port=6379".
-func infoField(line, name string) string {
-	_, value, _ := strings.Cut(","+line, ","+name+"=")
-	value, _, _ = strings.Cut(value, ",")
-	return value
+	return parseHeadcount(replies)
 }
