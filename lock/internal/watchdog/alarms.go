@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/lockwire/lockwire/lock/internal/clock"
 	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/pubsub"
 )
@@ -57,9 +56,9 @@ func (w *Watchdog[L]) checkLocked(l L, at time.Time) {
 	w.checkAt = at
 }
 
-// hearAll handles an event of the channel for forced unlocks, together with the events in news: one search through all leases of the
-// client, and one round of renewals, serve all events.
-func (w *Watchdog[L]) hearAll(ev pubsub.Event, news <-chan pubsub.Event) {
+// hearAll handles an event of the channel for forced unlocks, together with the events in news, and returns the leases concerned: one search
+// through all leases of the client, and one round of renewals, serve all events.
+func (w *Watchdog[L]) hearAll(ev pubsub.Event, news <-chan pubsub.Event) []L {
 	forced := make(map[string]bool) // the names of locks
 	for n, ok := 1, true; ok; n++ {
 		switch ev.Kind {
@@ -76,31 +75,34 @@ func (w *Watchdog[L]) hearAll(ev pubsub.Event, news <-chan pubsub.Event) {
 			}
 		}
 	}
-	if len(forced) > 0 {
-		w.hear(forced)
+	if len(forced) == 0 {
+		return nil
 	}
+	w.mu.Lock()
+	w.alarmed = time.Now() // after all events and before the search, so a lease added meanwhile is not missed
+	w.mu.Unlock()
+	return w.cfg.Named(forced)
 }
 
-// hear has the server asked for the leases of locks that others have forced.
-func (w *Watchdog[L]) hear(forced map[string]bool) {
-	at := time.Now()
+// ask has the servers asked for leases whose locks others may have forced.
+func (w *Watchdog[L]) ask(leases []L) {
+	var renewed, others []L
 	w.mu.Lock()
-	w.alarmed = at // after all events and before the search, so a lease added meanwhile is not missed
-	w.mu.Unlock()
-	leases := w.cfg.Named(forced)
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	for _, l := range leases {
 		switch r := w.cfg.Leases.Record(l); {
-		case !r.added || r.ended || r.index < 0:
+		case !r.added || r.ended:
+		case r.index < 0:
+			r.news = true
 		case r.renewed:
-			r.due = clock.Earlier(r.due, at)
-			heap.Fix(&w.renewals, r.index)
-			w.wakeLocked(at)
+			heap.Remove(&w.renewals, r.index)
+			renewed = append(renewed, l)
 		default:
-			w.checkLocked(l, at)
+			others = append(others, l)
 		}
 	}
+	w.mu.Unlock()
+	w.renew(renewed)
+	w.checkAll(others)
 }
 
 // listen starts listening if a lock has been held for a while, and stops if no lock is held.
@@ -137,7 +139,7 @@ func (a *alarms[L]) news() <-chan pubsub.Event {
 	return a.listening.Events()
 }
 
-// check asks the server for the leases without renewal. Leases without an answer are checked again.
+// check asks the servers for the leases without renewal.
 func (w *Watchdog[L]) check(at time.Time) {
 	w.mu.Lock()
 	if len(w.unchecked) == 0 || w.checkAt.After(at) {
@@ -147,6 +149,18 @@ func (w *Watchdog[L]) check(at time.Time) {
 	leases := slices.Collect(maps.Keys(w.unchecked))
 	clear(w.unchecked)
 	w.mu.Unlock()
+	w.checkAll(leases)
+}
+
+func (w *Watchdog[L]) checkAll(leases []L) {
+	remote.Beside(remote.ByServer(w.cfg.Server, leases, w.cfg.Leases.Name), w.checkOn)
+}
+
+// checkOn asks a single server. Leases without an answer are checked again.
+func (w *Watchdog[L]) checkOn(leases []L) {
+	if len(leases) == 0 {
+		return
+	}
 	ctx, cancel := context.WithTimeout(w.cfg.Life, Limit(w.cfg.Term))
 	defer cancel()
 	answers, _ := w.cfg.Ask(ctx, leases, true)

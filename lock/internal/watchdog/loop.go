@@ -49,7 +49,8 @@ func (w *Watchdog[L]) loop(last clock.Instant) {
 				w.alarms.listening = nil
 				continue
 			}
-			w.hearAll(ev, news)
+			told := w.hearAll(ev, news)
+			w.attend(func() { w.ask(told) })
 		case <-timer.C:
 		case <-w.cfg.Life.Done():
 			return
@@ -62,12 +63,63 @@ func (w *Watchdog[L]) loop(last clock.Instant) {
 		w.answerAlarm(at.Time)
 		w.endDue(at.Time)
 		for due := w.takeDue(at.Time); len(due) > 0 && w.cfg.Life.Err() == nil; due = w.takeDue(time.Now()) {
-			w.renew(due)
+			w.attend(func() { w.renew(due) })
 		}
-		w.check(time.Now())
+		w.attend(func() { w.check(time.Now()) })
 		w.listen()
 		w.plan()
 	}
+}
+
+// attend runs requests, and reports them as a round. While one of several servers hangs, news of forced locks have other requests sent.
+func (w *Watchdog[L]) attend(requests func()) {
+	start, begun := time.Now(), w.begun.Load()
+	renewals, failures, gone := w.Renewals.Load(), w.Errors.Load(), w.gone.Load()
+	if w.cfg.Server.Spread == nil || w.alarms.listening == nil {
+		requests()
+	} else {
+		w.listenWhile(requests)
+	}
+	if w.cfg.Round == nil || w.begun.Load() == begun {
+		return
+	}
+	// Rounds run one after the other, so that the counters tell what a round has done.
+	w.cfg.Round(Round{Renewed: int(w.Renewals.Load() - renewals), Failed: int(w.Errors.Load() - failures), Gone: int(w.gone.Load() - gone),
+		Lateness: time.Duration(w.Lateness.Load()), Elapsed: time.Since(start)})
+}
+
+// listenWhile runs requests, and asks for the leases that news are about meanwhile. It returns when all have answers.
+func (w *Watchdog[L]) listenWhile(requests func()) {
+	done, asking := begin(requests), chan struct{}(nil)
+	for done != nil || asking != nil {
+		news := w.alarms.news()
+		if asking != nil || done == nil {
+			news = nil
+		}
+		select {
+		case <-done:
+			done = nil
+		case <-asking:
+			asking = nil
+		case ev, ok := <-news:
+			if !ok { // the client is closing
+				w.alarms.listening = nil
+				continue
+			}
+			told := w.hearAll(ev, news)
+			asking = begin(func() { w.ask(told) })
+		}
+	}
+}
+
+// begin runs fn in a goroutine. The channel is closed at the end.
+func begin(fn func()) chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		fn()
+	}()
+	return done
 }
 
 // plan sets the time of the next pass.
@@ -154,7 +206,7 @@ func (w *Watchdog[L]) takeDue(at time.Time) []L {
 	return due
 }
 
-// renew runs a round of renewals, concurrently on all servers concerned.
+// renew renews leases, concurrently on all servers concerned.
 func (w *Watchdog[L]) renew(due []L) {
 	leases := due[:0]
 	for _, l := range due {
@@ -162,15 +214,9 @@ func (w *Watchdog[L]) renew(due []L) {
 			leases = append(leases, l)
 		}
 	}
+	w.begun.Add(uint64(len(leases)))
 	start := w.cfg.Now()
-	renewals, failures, gone := w.Renewals.Load(), w.Errors.Load(), w.gone.Load()
 	remote.Beside(remote.ByServer(w.cfg.Server, leases, w.cfg.Leases.Name), func(leases []L) { w.renewOn(leases, start) })
-	if w.cfg.Round == nil || len(leases) == 0 {
-		return
-	}
-	// Rounds run one after the other, so that the counters tell what a round has done.
-	w.cfg.Round(Round{Renewed: int(w.Renewals.Load() - renewals), Failed: int(w.Errors.Load() - failures), Gone: int(w.gone.Load() - gone),
-		Lateness: time.Duration(w.Lateness.Load()), Elapsed: time.Since(start.Time)})
 }
 
 // renewOn renews leases of a single server, in a single write.
@@ -265,8 +311,12 @@ func (w *Watchdog[L]) again(l L, start clock.Instant, failure error) {
 		return
 	}
 	if failure == nil {
-		r.pause = 0
-		w.pushLocked(r, w.cfg.Leases.Due(l, start.Time.Add(w.cfg.Every)))
+		due := w.cfg.Leases.Due(l, start.Time.Add(w.cfg.Every))
+		if r.news {
+			due = time.Now()
+		}
+		r.pause, r.news = 0, false
+		w.pushLocked(r, due)
 		return
 	}
 	r.pause = min(max(2*r.pause, retryMin), retryMax)

@@ -16,6 +16,7 @@ type Record[L comparable] struct {
 	pause   time.Duration // pause after the last failure; 0 without a failure
 	index   int           // index in the schedule; -1 while the renewal is under way
 	ended   bool          // the lease is over and must not be scheduled again
+	news    bool          // somebody may have forced the lock since the renewal under way was sent
 
 	trust trust // owned by the renewal under way
 }

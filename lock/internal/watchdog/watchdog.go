@@ -90,6 +90,7 @@ type Watchdog[L comparable] struct {
 	wg     sync.WaitGroup
 	signal chan struct{} // buffered, 1: signalled when an event is due earlier than the loop's timer
 	alarms alarms[L]
+	begun  atomic.Uint64 // renewals sent
 	gone   atomic.Uint64 // leases that the server does not have
 
 	mu       sync.Mutex // guards the following, and the Record of each lease; taken after a lease's own

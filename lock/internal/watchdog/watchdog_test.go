@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/lock/internal/clock"
 	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/pubsub"
@@ -239,7 +241,6 @@ func TestLeaseIsCheckedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := keep(t, func(int) (int64, error) { return 0, errors.New("no answer") })
 		l := new(fake)
-		w.cfg.Named = func(map[string]bool) []*fake { return []*fake{l} }
 		most, ask := 0, w.cfg.Ask
 		w.cfg.Ask = func(ctx context.Context, leases []*fake, fixed bool) ([]Answer[*fake], error) {
 			most = max(most, len(leases))
@@ -247,12 +248,99 @@ func TestLeaseIsCheckedOnce(t *testing.T) {
 		}
 		w.Add(l, false, time.Now(), time.Now().Add(time.Hour))
 		for range 10 {
-			w.hear(map[string]bool{"a": true})
-			time.Sleep(time.Second)
+			time.Sleep(time.Second - time.Millisecond) // not when the loop asks
+			w.ask([]*fake{l})
 		}
 		synctest.Wait()
 		if most != 1 {
 			t.Errorf("asked for %d leases at a time, want 1", most)
+		}
+	})
+}
+
+// spread is several servers: that of a lock has its name.
+type spread struct{ remote.Spread }
+
+func (spread) Route(name string) string { return name }
+
+// dialer connects to the server of the news.
+type dialer struct{ srv *fakeredis.Server }
+
+func (d dialer) Stream(ctx context.Context) (*conn.Stream, error) {
+	return conn.DialStream(ctx, conn.Config{Dial: d.srv.Dial})
+}
+
+// keepOnSeveral is keep with several servers, and with news on a channel. The news are about the lease forced.
+func keepOnSeveral(t *testing.T, forced *fake) (w *Watchdog[*fake], tell func()) {
+	srv := fakeredis.New()
+	t.Cleanup(srv.Close)
+	events := pubsub.New(dialer{srv}, pubsub.Config{})
+	t.Cleanup(func() { _ = events.Close() })
+	w = keep(t, nil)
+	w.cfg.Server = &remote.Server{Spread: spread{}}
+	w.cfg.Named = func(map[string]bool) []*fake { return []*fake{forced} }
+	w.cfg.Listen = func() (*pubsub.Subscription, error) { return events.Listen("forced") }
+	return w, func() { srv.Do("PUBLISH", "forced", "a lock") }
+}
+
+// While a server hangs, news of a forced lock on another are answered at once.
+func TestNewsBesideAServerThatHangs(t *testing.T) {
+	for name, renewed := range map[string]bool{"renewed": true, "fixed": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				stuck, forced := new(fake), new(fake)
+				w, tell := keepOnSeveral(t, forced)
+				var late atomic.Bool // one server hangs, and another does not have the lock any more
+				w.cfg.Leases.Name = func(l *fake) string { return map[*fake]string{stuck: "stuck", forced: "forced"}[l] }
+				w.cfg.Ask = func(ctx context.Context, leases []*fake, _ bool) ([]Answer[*fake], error) {
+					switch {
+					case !late.Load():
+						return []Answer[*fake]{{leases[0], 1, nil}}, nil
+					case leases[0] == stuck:
+						<-ctx.Done()
+						return nil, ctx.Err()
+					}
+					return []Answer[*fake]{{forced, 0, nil}}, nil
+				}
+				w.Add(stuck, true, time.Now(), time.Now().Add(10*time.Second))
+				w.Add(forced, renewed, time.Now(), time.Now().Add(time.Hour))
+				time.Sleep(8 * time.Second)
+				late.Store(true)
+				time.Sleep(4 * time.Second)
+				tell()
+				time.Sleep(time.Second)
+				synctest.Wait()
+				if forced.denied != 1 {
+					t.Errorf("denied %d times, want 1", forced.denied)
+				}
+			})
+		})
+	}
+}
+
+// A lock is forced after the server has renewed the lease, and before its answer comes.
+func TestNewsBeforeTheAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := new(fake)
+		w, tell := keepOnSeveral(t, l)
+		var forced atomic.Bool
+		w.cfg.Ask = func(_ context.Context, leases []*fake, _ bool) ([]Answer[*fake], error) {
+			if forced.Load() {
+				return []Answer[*fake]{{l, 0, nil}}, nil
+			}
+			time.Sleep(100 * time.Millisecond)
+			return []Answer[*fake]{{l, 1, nil}}, nil
+		}
+		w.Add(l, true, time.Now(), time.Now().Add(time.Hour))
+		time.Sleep(5 * time.Second)
+		w.Raise()
+		time.Sleep(50 * time.Millisecond)
+		forced.Store(true)
+		tell()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if l.denied != 1 {
+			t.Errorf("denied %d times, want 1", l.denied)
 		}
 	})
 }
@@ -295,10 +383,10 @@ func TestRemovedLeaseIsNotChecked(t *testing.T) {
 		asked := 0
 		w := keep(t, func(int) (int64, error) { asked++; return 0, errors.New("no answer") })
 		l := new(fake)
-		w.cfg.Named = func(map[string]bool) []*fake { return []*fake{l} }
 		w.Add(l, false, time.Now(), time.Now().Add(time.Hour))
 		w.WatchClock(l)
-		w.hear(map[string]bool{"a": true})
+		time.Sleep(time.Millisecond)
+		w.ask([]*fake{l})
 		time.Sleep(retryMax / 2)
 		synctest.Wait()
 		w.Remove(l)
