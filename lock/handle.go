@@ -138,9 +138,9 @@ func LeaseFrom(ctx context.Context) *Lease {
 }
 
 // ForceUnlock frees the lock of any holder, and reports whether the lock was held. A holder in this process is told
-// at once, one of another client of this package within a second, by a message on the channel lockwire_forced (beside
-// a cluster's node without an answer up to a sixth of [Config].Lease later). Any other learns it at its next renewal or
-// Check, and by the end of its lease at the latest; until then it may go on believing that it has the lock.
+// at once, one of another client of this package within a second, by a message on the channel lockwire_forced. Any
+// other learns it at its next renewal or Check, and by the end of its lease at the latest; until then it may go on
+// believing that it has the lock.
 func (h *Handle) ForceUnlock(ctx context.Context) (bool, error) {
 	if h.err != nil {
 		return false, h.err
