@@ -245,13 +245,13 @@ func (r *request) granted(g grant) error {
 	} else if !c.table.register(l) {
 		refused = ErrClosed
 	}
+	for _, other := range r.lostBefore(l, g.values) {
+		other.revoke(Forced, nil)
+	}
 	if refused != nil {
 		r.turn.ungrant(r.target.stored(), false)
 		r.undo(g.start, false)
 		return refused
-	}
-	for _, other := range r.lostBefore(l, g.values) {
-		other.revoke(Forced, nil)
 	}
 	r.endTurn()
 	r.got = l

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/lock"
 )
 
@@ -69,4 +70,56 @@ func TestFurtherHoldBesideFewerThanKnown(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The same, if the hold is granted too late to be kept.
+func TestFurtherHoldThatIsAFirstOneAndTooLate(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		job, owner := c.Reentrant("job"), lock.As(c.NewOwner())
+		outer := mustHave(t, job, owner)
+		w.srv.Do("DEL", "job")
+		w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+			if isScript(cmd, "acquire") {
+				return fakeredis.Run().Late(time.Second)
+			}
+			return fakeredis.Run()
+		})
+		if _, err := job.TryLock(t.Context(), owner, lock.For(100*time.Millisecond)); err == nil {
+			t.Error("TryLock succeeds")
+		}
+		lostBecause(t, outer.Err(), lock.Forced)
+		w.free()
+	})
+}
+
+// A hold of an Owner whose other holds are lost, and who has the lock again by an acquire without an answer, has a token of its own.
+func TestTokenBehindAnothersToken(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c, other := w.client(lock.Config{}), w.client(lock.Config{})
+		job, owner := c.Fenced("job"), lock.As(c.NewOwner())
+		outer, inner := mustHave(t, job, owner), mustHave(t, job, owner)
+		if inner.Token() != outer.Token() {
+			t.Errorf("tokens %d and %d of one Owner", outer.Token(), inner.Token())
+		}
+		w.srv.Do("DEL", "job")
+		theirs := mustHave(t, other.Fenced("job"))
+		mustUnlock(t, theirs)
+		w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+			if isScriptOf("fenced", cmd, "acquire") {
+				return fakeredis.RunThenClose()
+			}
+			return fakeredis.Run()
+		})
+		if _, err := job.TryLock(t.Context(), owner); err == nil {
+			t.Error("TryLock succeeds without an answer")
+		}
+		w.srv.Intercept(nil)
+		w.sleep(time.Second)
+		next := mustHave(t, job, owner)
+		if next.Token() <= theirs.Token() {
+			t.Errorf("token %d behind %d", next.Token(), theirs.Token())
+		}
+		mustUnlock(t, next)
+	})
 }

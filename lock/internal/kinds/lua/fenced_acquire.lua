@@ -17,7 +17,9 @@ local place, stand = ARGV[6] or '', ARGV[7] or ARGV[6] and 'join' or ''
 -- all_late.lua
 -- fenced_draw.lua
 -- reentrant_take.lua
-shared = shared ~= '0' and shared or draw()
+if shared == '0' or redis.call('get', token) ~= shared then -- after another's token the other holds are lost
+    shared = draw()
+end
 local count = redis.call('hincrby', lock, owner, 1)
 giveWay(line, place, stand)
 -- A further hold never shortens the lease of those it is nested in.
