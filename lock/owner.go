@@ -63,6 +63,7 @@ type ownedLock struct {
 // tally is the server's record of an owner's holds of a lock.
 type tally struct {
 	count  int64 // of holds
+	most   int64 // of them in this period: a release confirmed by a former master has not happened at the next one
 	period int64 // its number: the period since the first of the holds; holds of earlier periods are not counted
 	token  int64 // the fencing token of the period; 0 as long as no hold has one
 }
@@ -171,9 +172,9 @@ func (l *ownedLock) grant(k *kind, count, token int64) (period int64) {
 	t, known := l.tallies[k]
 	if count <= t.count || !known {
 		l.owner.periods++
-		t.period, t.token = l.owner.periods, 0
+		t.period, t.most, t.token = l.owner.periods, 0, 0
 	}
-	t.count, t.token = count, max(t.token, token)
+	t.count, t.most, t.token = count, max(t.most, count), max(t.token, token)
 	l.tallies[k] = t
 	return t.period
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -154,6 +155,31 @@ func TestRenewalRevivesNoReader(t *testing.T) {
 		lostBecause(t, reader.Err(), lock.Forced)
 		wantLeft(t, "after the renewal", w.timeoutsLeft(reader.Owner(), 1), noKey)
 		mustUnlock(t, keeper)
+		w.free()
+	})
+}
+
+// A former master confirms the release of one hold. The next master counts both, and the hold that stays has the lease of the other one.
+func TestReadHoldReleasedAtAFormerMaster(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c, other := w.client(lock.Config{}), w.client(lock.Config{})
+		owner := c.NewOwner()
+		short := mustRead(t, c, lock.As(owner), lock.For(5*time.Second))
+		reader := mustRead(t, c, lock.As(owner))
+		w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+			if strings.HasPrefix(cmd.Name, "EVAL") {
+				return fakeredis.Reply(":0\r\n")
+			}
+			return fakeredis.Run()
+		})
+		mustUnlock(t, short)
+		w.srv.Intercept(nil)
+		w.sleep(time.Minute)
+		if err := reader.Err(); err != nil {
+			t.Error(err)
+		}
+		isTaken(t, other.ReadWrite("job").Write())
+		mustUnlock(t, reader)
 		w.free()
 	})
 }

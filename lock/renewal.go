@@ -366,14 +366,14 @@ func renewCall(leases []*Lease, ms int64) script.Call {
 	return leases[0].target.kind.Renew.Call(append(keys, holds...), args...)
 }
 
-// readLeases returns the keys of the leases of a reader's holds, also of ended ones that the server still counts.
+// readLeases returns the keys of the leases of a reader's holds, also of ended and of released ones that the server may still count.
 func (l *Lease) readLeases() []string {
 	if !l.target.kind.isRead() {
 		return nil
 	}
 	holds := int64(1)
 	if l.state != nil {
-		holds = max(holds, l.own().tally(l.target.stored()).count)
+		holds = max(holds, l.own().tally(l.target.stored()).most)
 	}
 	return kinds.ReadLeases(l.target.name, l.owner, holds)
 }
