@@ -71,13 +71,20 @@ func inShard(t *testing.T, cfg lock.Config, fn func(t *testing.T, w *world, r *r
 }
 
 // attached has the server say that it has these replicas, each a state and a lag.
-func (w *world) attached(replicas ...string) { w.attachedLater(replicas, replicas) }
+func (w *world) attached(replicas ...string) { w.attachedLater(replicas, replicas, 0) }
 
-// attachedLater has the server say so of the replicas before a WAIT, and something else behind it.
-func (w *world) attachedLater(replicas, later []string) {
+// attachedLater has the server say so of the replicas before a WAIT, and something else behind it. So many have come meanwhile.
+func (w *world) attachedLater(replicas, later []string, came int) {
+	arrivals := 1
 	w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
 		if cmd.Name == "WAIT" {
 			replicas = later
+			arrivals += came
+			came = 0
+		}
+		if cmd.Name == "INFO" && len(cmd.Args) > 1 && strings.EqualFold(cmd.Args[1], "stats") {
+			text := fmt.Sprintf("# Stats\r\nsync_full:%d\r\nsync_partial_ok:0\r\n", arrivals)
+			return fakeredis.Reply(fmt.Sprintf("$%d\r\n%s\r\n", len(text), text))
 		}
 		if cmd.Name != "INFO" || len(cmd.Args) < 2 || !strings.EqualFold(cmd.Args[1], "replication") {
 			return fakeredis.Run()
@@ -221,19 +228,28 @@ func TestAllAcknowledge(t *testing.T) {
 	}
 }
 
-// A replica that comes while the others are waited for acknowledges in place of one that is promoted, and WAIT does not tell.
+// A replica that comes while the others are waited for acknowledges in place of one that is promoted, and WAIT does not tell. The replica may
+// have gone by the time of the next question.
 func TestNewcomerDoesNotAcknowledge(t *testing.T) {
-	const live, syncing = "state=online,offset=1,lag=0", "state=send_bulk,offset=0,lag=0"
+	const live, syncing, lagging = "state=online,offset=1,lag=0", "state=send_bulk,offset=0,lag=0", "state=online,offset=1,lag=9"
 	const other = "ip=10.0.0.3,port=6379,"
+	oneAway := conn.Succession{Replicas: 1, Away: 1, AwayAddrs: []string{"10.0.0.2:6379"}}
 	for name, x := range map[string]struct {
 		known         conn.Succession
 		before, later []string
+		came          int
 		needed, acked int // 0 needed: the lock is granted
 	}{
-		"one was away, one has left": {conn.Succession{Replicas: 1, Away: 1, AwayAddrs: []string{"10.0.0.2:6379"}}, nil, []string{live}, 1, 0},
-		"one has left":               {conn.Succession{Replicas: 1}, nil, []string{other + live}, 1, 0},
-		"one synchronized":           {conn.Succession{Replicas: 2}, []string{syncing, other + live}, []string{live, other + live}, 1, 0},
-		"both are there":             {conn.Succession{Replicas: 1, Away: 1, AwayAddrs: []string{"10.0.0.2:6379"}}, []string{other + live}, []string{other + live}, 0, 1},
+		"one was away, one has left":     {oneAway, nil, []string{live}, 0, 1, 0},
+		"one has left":                   {conn.Succession{Replicas: 1}, nil, []string{other + live}, 0, 1, 0},
+		"one synchronized":               {conn.Succession{Replicas: 2}, []string{syncing, other + live}, []string{live, other + live}, 0, 1, 0},
+		"one synchronized, both left":    {oneAway, []string{syncing, other + live}, nil, 0, 1, 0},
+		"one was silent, and has left":   {oneAway, []string{lagging, other + live}, []string{other + live}, 0, 1, 0},
+		"one came, and has left":         {oneAway, []string{other + live}, []string{other + live}, 1, 1, 0},
+		"one came, and synchronizes":     {oneAway, []string{other + live}, []string{syncing, other + live}, 1, 0, 1},
+		"one synchronizes all the while": {oneAway, []string{syncing, other + live}, []string{syncing, other + live}, 0, 0, 1},
+		"one is silent all the while":    {oneAway, []string{lagging, other + live}, []string{lagging, other + live}, 0, 0, 1},
+		"both are there":                 {oneAway, []string{other + live}, []string{other + live}, 0, 0, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inShard(t, lock.Config{}, func(t *testing.T, w *world, r *replicated, c *lock.Client) {
@@ -244,7 +260,7 @@ func TestNewcomerDoesNotAcknowledge(t *testing.T) {
 					x.known.Master, x.known.Addr = r.heirs.Master, r.heirs.Addr
 					r.heirs = x.known
 				})
-				w.attachedLater(x.before, x.later)
+				w.attachedLater(x.before, x.later, x.came)
 				lease, err := c.Reentrant("job").TryLock(t.Context())
 				if x.needed == 0 {
 					if err != nil {

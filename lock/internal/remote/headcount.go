@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -17,21 +18,25 @@ const lagMax = 2
 // arrival is new to the next headcount.
 var sections = [...]resp.Command{resp.Cmd("INFO", "stats"), resp.Cmd("INFO", "replication")}
 
-// headcount has the numbers of a server's replicas, as reported by the server.
+// headcount has the addresses of a server's replicas, as reported by the server.
 type headcount struct {
-	live    int // replicas able to acknowledge
-	silent  int // replicas with a lag above lagMax
-	syncing int // replicas in their first synchronization
-
-	liveAddrs, syncingAddrs []string
+	live    []string // replicas able to acknowledge
+	silent  []string // replicas with a lag above lagMax
+	syncing []string // replicas in their first synchronization
 
 	attachment
 }
 
 // attachment is comparable with the one of an earlier headcount: both are the same if no replica has come or gone.
 type attachment struct {
-	replicas int    // in any state
-	arrivals string // changes whenever a replica begins to follow the server; "" if the server does not count arrivals
+	replicas int // in any state
+	arrivals arrivals
+}
+
+// arrivals are the numbers of replicas that have begun to follow the server; the zero arrivals if the server does not count them.
+type arrivals struct {
+	data          string // its id: the numbers of two servers are not to be compared
+	full, partial int    // with all data, and with the last changes only
 }
 
 // parseHeadcount decodes the replies to sections.
@@ -45,7 +50,9 @@ func parseHeadcount(replies []resp.Value) (h headcount, err error) {
 		return h, fmt.Errorf("INFO replication: %w", err)
 	}
 	if full := InfoLine(stats, "sync_full"); full != "" {
-		h.arrivals = InfoLine(text, "master_replid") + " " + full + " " + InfoLine(stats, "sync_partial_ok")
+		h.arrivals.data = InfoLine(text, "master_replid")
+		h.arrivals.full, _ = strconv.Atoi(full)
+		h.arrivals.partial, _ = strconv.Atoi(InfoLine(stats, "sync_partial_ok"))
 	}
 	err = h.parseReplicas(text)
 	return h, err
@@ -66,20 +73,38 @@ func (h *headcount) parseReplicas(text string) error {
 		addr := net.JoinHostPort(infoField(value, "ip"), infoField(value, "port"))
 		switch seconds, err := strconv.Atoi(infoField(value, "lag")); {
 		case !strings.Contains(value, ",state=online,"):
-			h.syncing++
-			h.syncingAddrs = append(h.syncingAddrs, addr)
+			h.syncing = append(h.syncing, addr)
 		case err == nil && seconds > lagMax:
-			h.silent++
+			h.silent = append(h.silent, addr)
 		default:
-			h.live++
-			h.liveAddrs = append(h.liveAddrs, addr)
+			h.live = append(h.live, addr)
 		}
 	}
-	h.replicas = h.live + h.silent + h.syncing
+	h.replicas = len(h.live) + len(h.silent) + len(h.syncing)
 	if !master {
 		return errNotMaster
 	}
 	return nil
+}
+
+// newcomers returns the maximum number of replicas that were not live at the time of h and have acknowledged before after. A replica may
+// have come, acknowledged and gone.
+func (h *headcount) newcomers(after *headcount) int {
+	became := len(after.live) - common(after.live, h.live)
+	began := after.arrivals.full - h.arrivals.full + after.arrivals.partial - h.arrivals.partial
+	began -= len(after.syncing) - common(after.syncing, h.syncing) // and have not ended
+	ended := len(h.syncing) - common(after.syncing, h.syncing) + len(h.silent) - common(after.silent, h.silent)
+	return max(became, ended+max(began, 0))
+}
+
+// common returns the number of addresses in both lists.
+func common(a, b []string) (n int) {
+	for _, addr := range a {
+		if slices.Contains(b, addr) {
+			n++
+		}
+	}
+	return n
 }
 
 // infoField returns a field of a line of INFO such as "ip=10.0.0.2,port=6379".

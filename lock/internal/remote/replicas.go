@@ -227,20 +227,10 @@ func (d *Acked) recount(ctx context.Context) (n int, bare bool) {
 // is away for the other nodes only is in the first number and not in the second.
 func (r *Replicas) candidates(h headcount, s conn.Succession) int {
 	if r.server.Failover == nil {
-		return h.live + h.silent
+		return len(h.live) + len(h.silent)
 	}
-	back := common(h.liveAddrs, s.AwayAddrs)
-	return back + max(h.live-back, s.Replicas-h.syncing+common(h.syncingAddrs, s.AwayAddrs))
-}
-
-// common returns the number of addresses in both lists.
-func common(a, b []string) (n int) {
-	for _, addr := range a {
-		if slices.Contains(b, addr) {
-			n++
-		}
-	}
-	return n
+	back := common(h.live, s.AwayAddrs)
+	return back + max(len(h.live)-back, s.Replicas-len(h.syncing)+common(h.syncing, s.AwayAddrs))
 }
 
 // Send sends a script and returns its reply.
@@ -362,27 +352,21 @@ func (d *Acked) count(ctx context.Context) (n int, bare bool, err error) {
 	}
 	s, err := d.answerer(ctx, h, time.Time{})
 	n = d.r.candidates(h, s)
-	if err != nil || n == 0 || s.Away > 0 || h.syncing > 0 || d.r.changed(s, h) {
+	if err != nil || n == 0 || s.Away > 0 || len(h.syncing) > 0 || d.r.changed(s, h) {
 		if s, err = d.answerer(ctx, h, d.answered.Add(-WitnessAge)); err != nil {
 			return n, false, err
 		}
 		n = d.r.candidates(h, s)
 	}
-	if n > 0 && (h.live < n || h.syncing > 0 || s.Away > 0) {
-		came, err := d.newcomers(ctx, h)
+	if n > 0 && (len(h.live) < n || len(h.syncing) > 0 || s.Away > 0) {
+		// A newcomer may have acknowledged in place of a candidate: WAIT returns a number only.
+		after, err := d.headcount(ctx)
 		if err != nil {
 			return n, false, err
 		}
-		d.got = max(d.got-came, 0)
+		d.got = max(d.got-int64(h.newcomers(&after)), 0)
 	}
 	return n, d.r.counted(s, h, n), nil
-}
-
-// newcomers returns the number of live replicas that were not live at the time of h, before WAIT. Such a replica may have
-// acknowledged in place of a candidate: WAIT returns a number only.
-func (d *Acked) newcomers(ctx context.Context, h headcount) (n int64, _ error) {
-	after, err := d.headcount(ctx)
-	return int64(len(after.liveAddrs) - common(after.liveAddrs, h.liveAddrs)), err
 }
 
 // changed reports whether a replica of a server has come or gone since the last count. Between two counts a replica may even have come, and gone
@@ -391,7 +375,7 @@ func (r *Replicas) changed(s conn.Succession, h headcount) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	st := r.at(s)
-	return h.live < st.count || h.replicas < st.checked.replicas || h.arrivals != st.checked.arrivals
+	return len(h.live) < st.count || h.replicas < st.checked.replicas || h.arrivals != st.checked.arrivals
 }
 
 // answerer returns other nodes' information about the answering server. It returns an error unless the other nodes name the
@@ -406,7 +390,7 @@ func (d *Acked) answerer(ctx context.Context, h headcount, since time.Time) (con
 	}
 	spread := d.r.server.Spread
 	switch {
-	case d.unnamed != nil || d.who == s.Master || spread == nil && h.live > 0 && s.Addr == d.succession.Addr && s.Changes == d.succession.Changes:
+	case d.unnamed != nil || d.who == s.Master || spread == nil && len(h.live) > 0 && s.Addr == d.succession.Addr && s.Changes == d.succession.Changes:
 		return s, d.unnamed
 	case spread == nil || since.IsZero():
 		return s, errNotMaster
