@@ -163,6 +163,35 @@ func TestFailover(t *testing.T) {
 	}
 }
 
+// A failover ends the connections of the sentinels to the promoted replica. They connect again.
+func TestFailoverEndsConnections(t *testing.T) {
+	inGroup(t, func(t *testing.T, g *group) {
+		flags := func() (cut int) {
+			for _, s := range g.sentinels {
+				for _, replica := range s.Do("SENTINEL", "replicas", "prime").([]any) {
+					if strings.Contains(fmt.Sprint(replica), "disconnected") {
+						cut++
+					}
+				}
+			}
+			return cut
+		}
+		if n := flags(); n != 0 {
+			t.Fatalf("%d connections are cut", n)
+		}
+		g.sentinels[0].Do("SENTINEL", "failover", "prime")
+		most := 0
+		for range 200 {
+			time.Sleep(10 * time.Millisecond)
+			most = max(most, flags())
+		}
+		time.Sleep(time.Minute)
+		if n := flags(); most < len(g.sentinels) || n != 0 || g.master(t) == 0 {
+			t.Errorf("%d connections were cut, and %d are; the master is server %d", most, n, g.master(t))
+		}
+	})
+}
+
 // block cuts a server off from all others.
 func (g *group) block(i int, on bool) {
 	for _, addr := range append(append([]string{}, g.addrs...), g.watchers...) {

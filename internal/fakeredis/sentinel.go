@@ -32,6 +32,8 @@ const (
 	tiltFor         = 30 * time.Second
 	convertAfter    = 4 * sentinelHello
 	silentCandidate = 5 * time.Second
+	// cutCandidate is more than the time without a connection to a server after a failover, which ends the connections.
+	cutCandidate = 2500 * time.Millisecond
 )
 
 // NewSentinel returns a Server for a sentinel. It begins to watch on joining a Network, after all further servers.
@@ -383,7 +385,7 @@ func (t *sentinel) promote() {
 	}
 	t.candidate = best.addr
 	t.enter(waitPromotion)
-	t.s.send(best.addr, 0, func(to *Server) { to.reconfigureLocked("") })
+	t.follow(best.addr, "")
 }
 
 // choice is the replica to be the master; nil if none will do.
@@ -441,14 +443,26 @@ func (t *sentinel) read(i *instance, said report) {
 		said.role == "slave" && said.master != t.master && now.Sub(i.following) > convertAfter:
 		if m := t.servers[t.master]; !i.down && !m.down && m.info.role == "master" && now.Sub(m.infoAt) < 2*sentinelInfo &&
 			now.Sub(i.downFrom) > convertAfter {
-			t.follow(i, t.master)
+			t.follow(i.addr, t.master)
 		}
 	}
 }
 
-// follow makes a server follow a server.
-func (t *sentinel) follow(i *instance, master string) {
-	t.s.send(i.addr, 0, func(to *Server) { to.reconfigureLocked(master) })
+// follow makes a server follow a master, or be one for "". It ends the server's connections, those of the sentinels too.
+func (t *sentinel) follow(addr, master string) {
+	sentinels := append(sortedKeys(t.others), t.s.addr)
+	t.s.send(addr, 0, func(to *Server) {
+		to.reconfigureLocked(master)
+		for _, other := range sentinels {
+			to.send(other, 0, func(to *Server) { to.sentinel.disconnected(addr) })
+		}
+	})
+}
+
+// disconnected notes the end of the connection to a server. The next one comes with the next ping.
+func (t *sentinel) disconnected(addr string) {
+	i := t.servers[addr]
+	i.cut, i.ping = true, time.Now()
 }
 
 // reconfigure makes the remaining replicas follow the new master, and ends the failover when all follow, or when late.
@@ -461,7 +475,7 @@ func (t *sentinel) reconfigure(late bool) {
 		}
 		if !i.told || late {
 			i.told = true
-			t.follow(i, t.candidate)
+			t.follow(addr, t.candidate)
 		}
 		done = done && i.info.master == t.candidate && i.info.linked
 	}
@@ -480,8 +494,9 @@ func (s *Server) Configured() (addr string, epoch int64) {
 	return s.sentinel.current(), s.sentinel.config
 }
 
-// Unfit returns the replicas that a sentinel takes for down, has not heard of for longer than a candidate may be silent, or knows no
-// data of; none if it does not run.
+// Unfit returns the replicas that a sentinel could not have promoted a moment ago: it takes them for down, has not heard of them for longer
+// than a candidate may be silent, has no connection to them for another reason than a failover, or knows no data of them. Unfit returns none
+// if the sentinel does not run.
 func (s *Server) Unfit() (addrs []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -490,7 +505,7 @@ func (s *Server) Unfit() (addrs []string) {
 	}
 	for _, addr := range sortedKeys(s.sentinel.servers) {
 		i := s.sentinel.servers[addr]
-		if addr != s.sentinel.master && (i.down || i.cut || time.Since(i.pong) > silentCandidate || i.offset() == 0) {
+		if addr != s.sentinel.master && (i.down || i.cut && time.Since(i.pong) > cutCandidate || time.Since(i.pong) > silentCandidate || i.offset() == 0) {
 			addrs = append(addrs, addr)
 		}
 	}
