@@ -37,10 +37,10 @@ func newProgram(ctx context.Context, root string) (*program, error) {
 func (p *program) remove() { _ = os.RemoveAll(filepath.Dir(p.path)) }
 
 // run runs seeds one after the other in a process. The process has one processor: to pass the goroutines of a seed from one to
-// another takes half as long again. It collects garbage rarely, which saves a fifth of the time for 100 MB or so.
+// another takes half as long again.
 func (p *program) run(ctx context.Context, first uint64, seeds int) ([]byte, []*report, error) {
 	run := exec.CommandContext(ctx, p.path, append(testArgs(p.brief), fmt.Sprint("-first=", first), fmt.Sprint("-seeds=", seeds), "-test.parallel=1")...)
-	run.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=1000")
+	run.Env = append(os.Environ(), "GOMAXPROCS=1")
 	out, err := run.CombinedOutput()
 	text, reports := parse(out)
 	if _, exited := errors.AsType[*exec.ExitError](err); exited && len(reports) == seeds {
