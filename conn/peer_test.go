@@ -2,6 +2,7 @@ package conn_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -228,6 +229,7 @@ type view struct {
 	master string // "" for null
 	epoch  int
 	others []string
+	hello  string // the age of the last announcement of each of the others in ms; "" for one of a moment ago
 }
 
 type fleetDial struct {
@@ -308,7 +310,7 @@ func (f *fleet) answer(addr string, cmd fakeredis.Cmd) fakeredis.Action {
 		reply := fmt.Sprintf("*%d\r\n", len(v.others))
 		for _, other := range v.others {
 			host, port, _ := net.SplitHostPort(other)
-			reply += bulks("name", "x", "ip", host, "port", port)
+			reply += bulks("name", "x", "ip", host, "port", port, "last-hello-message", cmp.Or(v.hello, "2100"))
 		}
 		return fakeredis.Reply(reply)
 	case "replicas":

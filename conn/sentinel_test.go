@@ -502,3 +502,34 @@ func TestSentinelTarget(t *testing.T) {
 		}
 	}
 }
+
+// After a partition a sentinel reaches the others before it hears what they have decided meanwhile.
+func TestSuccessionAfterAPartition(t *testing.T) {
+	for name, x := range map[string]struct {
+		others []string
+		hello  string
+		counts bool
+	}{
+		"all are heard":      {[]string{sentinelB, sentinelC}, "4000", true},
+		"none is heard":      {[]string{sentinelB, sentinelC}, "4001", false},
+		"one, to be heard":   {[]string{sentinelB}, "4001", false},
+		"it is the only one": {nil, "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inFleet(t, func(t *testing.T, f *fleet) {
+				p := openFleet(t, f.config(sentinelA))
+				defer p.Close()
+				f.mu.Lock()
+				f.views[sentinelA].others, f.views[sentinelA].hello = x.others, x.hello
+				f.mu.Unlock()
+				for _, other := range []string{sentinelB, sentinelC} {
+					f.nodes[other].Unreachable(true)
+				}
+				time.Sleep(time.Millisecond)
+				if s, err := p.Succession(t.Context(), "", time.Now()); (err == nil) != x.counts {
+					t.Errorf("Succession() = %+v, %v; counts: %v", s, err, x.counts)
+				}
+			})
+		})
+	}
+}

@@ -44,7 +44,7 @@ func NewSentinel(w Watch) *Server {
 		t.servers[addr] = newInstance(addr)
 	}
 	for _, addr := range w.Sentinels {
-		t.others[addr] = &fellow{instance: newInstance(addr)}
+		t.others[addr] = &fellow{instance: newInstance(addr), heard: time.Now()}
 	}
 	s.sentinel = t
 	return s
@@ -105,6 +105,7 @@ type instance struct {
 // fellow is another sentinel.
 type fellow struct {
 	*instance
+	heard      time.Time // the last announcement
 	masterDown bool
 	answered   time.Time
 	leader     string
@@ -282,11 +283,12 @@ func (t *sentinel) vote(epoch int64, candidate string) {
 // announce tells all sentinels the master, by way of all servers.
 func (t *sentinel) announce() {
 	t.hello = time.Now()
+	from := t.s.addr
 	master, config, epoch, others := t.current(), t.config, t.epoch, sortedKeys(t.others)
 	for _, addr := range sortedKeys(t.servers) {
 		t.s.send(addr, 0, func(to *Server) {
 			for _, other := range others {
-				to.send(other, 0, func(to *Server) { to.sentinel.hear(master, config, epoch) })
+				to.send(other, 0, func(to *Server) { to.sentinel.hear(from, master, config, epoch) })
 			}
 		})
 	}
@@ -294,7 +296,8 @@ func (t *sentinel) announce() {
 
 // hear takes in a sentinel's announcement. Unlike Redis, hear ends a failover under way, which could give the same epoch two
 // masters.
-func (t *sentinel) hear(master string, config, epoch int64) {
+func (t *sentinel) hear(from, master string, config, epoch int64) {
+	t.others[from].heard = time.Now()
 	t.epoch = max(t.epoch, epoch)
 	if config > t.config {
 		t.config = config

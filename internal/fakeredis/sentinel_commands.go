@@ -38,7 +38,8 @@ func sentinelCommands() []command {
 		{name: "sentinel|sentinels", arity: 3, flags: notScript, run: of(func(t *sentinel, _ *call) any {
 			list := []any{}
 			for _, addr := range sortedKeys(t.others) {
-				list = append(list, t.common(t.others[addr].instance, addr, "sentinel"))
+				o := t.others[addr]
+				list = append(list, append(t.common(o.instance, addr, "sentinel"), "last-hello-message", milliseconds(time.Since(o.heard))))
 			}
 			return list
 		})},

@@ -27,6 +27,7 @@ type Succession struct {
 // Reasons for not believing a sentinel: its view may be outdated.
 var (
 	errMinority = errors.New("the sentinel does not reach a majority")
+	errUnheard  = errors.New("the sentinel has not heard from a majority lately")
 	errCutOff   = errors.New("the sentinel does not reach the master")
 	errDisputed = errors.New("a sentinel names another master")
 )
@@ -54,8 +55,8 @@ func (f *Resolver) noteSuccession(s Succession) Succession {
 }
 
 // Succession returns a sentinel's answer to a question sent at since or later; for a zero since the last answer is
-// enough. Answers of a sentinel without a majority, cut off from the master, or with another master than the known one
-// do not count.
+// enough. Answers of a sentinel without a majority, back from a partition for less than two seconds, cut off from the
+// master, or with another master than the known one do not count.
 func (f *Resolver) Succession(ctx context.Context, since time.Time) (Succession, error) {
 	if s, ok := f.knownSuccession(since); ok {
 		return s, nil
@@ -109,7 +110,8 @@ func (f *Resolver) askSuccession(ctx context.Context, at place) (Succession, int
 	s := Succession{Asked: time.Now()}
 	name := f.cfg.Master
 	replies, err := f.put(ctx, at,
-		resp.Cmd("SENTINEL", "master", name), resp.Cmd("SENTINEL", "replicas", name), resp.Cmd("SENTINEL", "ckquorum", name))
+		resp.Cmd("SENTINEL", "master", name), resp.Cmd("SENTINEL", "replicas", name), resp.Cmd("SENTINEL", "sentinels", name),
+		resp.Cmd("SENTINEL", "ckquorum", name))
 	if err != nil {
 		return s, -1, err
 	}
@@ -123,6 +125,9 @@ func (f *Resolver) askSuccession(ctx context.Context, at place) (Succession, int
 	}
 	if !reached(replies[0]) { // sentinels hear of a new master through the servers
 		return s, -1, errCutOff
+	}
+	if !heardMajority(replies[2]) {
+		return s, -1, errUnheard
 	}
 	s.Addr = f.cfg.Map(announcedIn(replies[0]))
 	s.Master = fieldOf(replies[0], "runid")
@@ -145,7 +150,23 @@ const (
 	// off from the replica. Before, the replica may have been promoted: a promotion ends the connections of all sentinels.
 	// A sentinel asks every second, and connects again within a second.
 	cutFor = 2500
+	// helloWithin is the time in ms since the last announcement of another sentinel after which the other may know of a
+	// failover unknown to the sentinel: two of the periods of Sentinel, which hears of a failover in an announcement.
+	helloWithin = 4000
 )
+
+// heardMajority reports whether a sentinel has heard the announcements of a majority, itself included, given the sentinel's description of
+// the others.
+func heardMajority(others resp.Value) bool {
+	heard, all := 1, 1
+	for other := range others.All() {
+		all++
+		if silent, err := strconv.Atoi(fieldOf(other, "last-hello-message")); err != nil || silent <= helloWithin {
+			heard++
+		}
+	}
+	return heard > all/2
+}
 
 // eligible reports whether a sentinel could promote the replica, or may have promoted it just now, given the sentinel's
 // description. A sentinel promotes no replica that is down or silent. A replica not yet seen following the master has
