@@ -280,15 +280,20 @@ func (t *sentinel) vote(epoch int64, candidate string) {
 	}
 }
 
-// announce tells all sentinels the master, by way of all servers.
+// announce tells all sentinels the master, by way of all servers. A partition ends the connections, and so nothing comes later.
 func (t *sentinel) announce() {
 	t.hello = time.Now()
 	from := t.s.addr
 	master, config, epoch, others := t.current(), t.config, t.epoch, sortedKeys(t.others)
 	for _, addr := range sortedKeys(t.servers) {
+		if !t.s.network.reaches(from, addr) {
+			continue
+		}
 		t.s.send(addr, 0, func(to *Server) {
 			for _, other := range others {
-				to.send(other, 0, func(to *Server) { to.sentinel.hear(from, master, config, epoch) })
+				if to.network.reaches(addr, other) {
+					to.send(other, 0, func(to *Server) { to.sentinel.hear(from, master, config, epoch) })
+				}
 			}
 		})
 	}

@@ -23,6 +23,7 @@ func groupFaults() []fault {
 		{"replica dies", 2, false, of(replica, func(g *group, d *dice, i int) { g.die(d, i, true) })},
 		{"replica dies without data", 2, false, of(replica, func(g *group, d *dice, i int) { g.die(d, i, false) })},
 		{"replica cut off", 3, false, of(replica, (*group).cut)},
+		{"split", 4, false, func(w *world, d *dice) { w.group.split(d) }},
 		{"lag", 4, false, of(server, (*group).lag)},
 		{"sentinel hangs", 3, false, of(sentinel, (*group).hang)},
 		{"sentinel cut off", 3, false, of(sentinel, (*group).cut)},
@@ -88,6 +89,37 @@ func (g *group) cut(d *dice, i int) {
 			if way != 2 {
 				g.network.Block(addr, g.addrs[i], on)
 			}
+		}
+	}
+	w.during(g.outage(d), func() { set(true) }, func() { set(false) })
+}
+
+// split divides the nodes in two parts. A client may reach one part only.
+func (g *group) split(d *dice) {
+	var parts [2][]string
+	for _, addr := range g.addrs {
+		i := d.n(2)
+		parts[i] = append(parts[i], addr)
+	}
+	w, r := g.world, g.world.route(d)
+	reaches := "all"
+	if d.oneIn(2) {
+		reaches = "the first part"
+	}
+	w.history.add("fault", "", "%v are cut off from %v; %s reaches %s", parts[0], parts[1], r.name, reaches)
+	set := func(on bool) {
+		for _, a := range parts[0] {
+			for _, b := range parts[1] {
+				g.network.Block(a, b, on)
+				g.network.Block(b, a, on)
+			}
+		}
+		if reaches != "all" {
+			r.set(func() {
+				for _, addr := range parts[1] {
+					r.apart[addr] = on
+				}
+			})
 		}
 	}
 	w.during(g.outage(d), func() { set(true) }, func() { set(false) })
