@@ -354,6 +354,26 @@ func TestLockWithoutAcknowledgement(t *testing.T) {
 	})
 }
 
+// A call with little time hears the answer of the server, though no replica acknowledges in that time.
+func TestShortCallWithoutAcknowledgement(t *testing.T) {
+	inShard(t, lock.Config{}, func(t *testing.T, w *world, r *replicated, c *lock.Client) {
+		r.tell(func(r *replicated) { r.heirs.Replicas = 1 })
+		w.srv.Replicas(1)
+		taken := mustLock(t, c, "taken")
+		w.srv.Replicas(0)
+		for name, want := range map[string]error{"taken": lock.ErrNotAcquired, "free": lock.ErrNotReplicated} {
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			defer cancel()
+			if _, err := c.Reentrant(name).TryLock(ctx); !errors.Is(err, want) || ctx.Err() != nil {
+				t.Errorf("TryLock() of the %s lock = %v, want %v", name, err, want)
+			}
+		}
+		w.srv.Replicas(1)
+		mustUnlock(t, taken)
+		w.sleep(time.Minute)
+	})
+}
+
 // Acquires that are refused at once follow each other at a distance, though the undo of each tells those who wait.
 func TestLockThatIsRefusedAtOnce(t *testing.T) {
 	inShard(t, lock.Config{}, func(t *testing.T, w *world, r *replicated, c *lock.Client) {

@@ -90,7 +90,8 @@ type Config struct {
 	// not report this itself: see [Server].
 	Standalone bool
 
-	// AckTimeout is the maximum wait of an acquire for replicas. 0 is 1 s, as in Redisson (slavesSyncTimeout).
+	// AckTimeout is the maximum wait of an acquire for replicas. 0 is 1 s, as in Redisson (slavesSyncTimeout). A call whose
+	// context ends earlier waits for three quarters of the time left.
 	AckTimeout time.Duration
 
 	// HandOvers limits how many times in a row a released lock passes to the next waiter of the same process before
