@@ -100,6 +100,21 @@ func (w *world) attachedLater(replicas, later []string, came int) {
 	})
 }
 
+// replicasInfo has the server say of its replicas what text returns, in the sections stats and replication.
+func (w *world) replicasInfo(text func(section string) string) {
+	w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+		if cmd.Name != "INFO" || len(cmd.Args) < 2 {
+			return fakeredis.Run()
+		}
+		section := strings.ToLower(cmd.Args[1])
+		if section != "stats" && section != "replication" {
+			return fakeredis.Run()
+		}
+		said := text(section)
+		return fakeredis.Reply(fmt.Sprintf("$%d\r\n%s\r\n", len(said), said))
+	})
+}
+
 // A lock is granted without acknowledgement only where the server and others agree that there is no replica.
 func TestGrantWithoutReplica(t *testing.T) {
 	const live, lagging, syncing = "state=online,offset=1,lag=1", "state=online,offset=1,lag=9", "state=wait_bgsave,offset=0,lag=0"
@@ -163,7 +178,7 @@ func TestGrantWithoutReplica(t *testing.T) {
 // and so may one that was away: then what others have said before does not count.
 func TestAllAcknowledge(t *testing.T) {
 	const live, syncing = "state=online,offset=1,lag=0", "state=send_bulk,offset=0,lag=0"
-	const other = "ip=10.0.0.3,port=6379,"
+	const other, third = "ip=10.0.0.3,port=6379,", "ip=10.0.0.4,port=6379,"
 	back := []string{"10.0.0.2:6379"}
 	for name, x := range map[string]struct {
 		before   []string // the replicas that the server hears of when a lock is granted first
@@ -182,6 +197,8 @@ func TestAllAcknowledge(t *testing.T) {
 		"one still is away":                      {[]string{live}, conn.Succession{Replicas: 1, Away: 1}, []string{live}, conn.Succession{Replicas: 1, Away: 1}, 1, 0},
 		"one comes":                              {[]string{live}, conn.Succession{Replicas: 1}, []string{live, live}, conn.Succession{Replicas: 1}, 1, 2},
 		"one begins from scratch":                {[]string{live, live}, conn.Succession{Replicas: 2}, []string{live, syncing}, conn.Succession{Replicas: 2}, 1, 0},
+		"from scratch over two connections":      {[]string{live, other + live, third + live}, conn.Succession{Replicas: 3}, []string{live, other + live, third + syncing, third + syncing}, conn.Succession{Replicas: 3}, 2, 0},
+		"the same, and one is promoted":          {[]string{live, other + live, third + live}, conn.Succession{Replicas: 3}, []string{live, third + syncing, third + syncing}, conn.Succession{Replicas: 3}, 1, 2},
 		"one from scratch is promoted":           {[]string{live, syncing}, conn.Succession{Replicas: 2}, []string{live, syncing}, conn.Succession{Replicas: 2, Master: "another", Addr: "10.0.0.3:6379"}, 1, 1},
 		"one is promoted, one is back":           {[]string{other + live}, conn.Succession{Replicas: 1, Away: 1, AwayAddrs: back}, []string{live}, conn.Succession{Replicas: 1, Away: 1, AwayAddrs: back}, 1, 2},
 		"one is promoted, one synchronizes":      {[]string{other + live}, conn.Succession{Replicas: 1, Away: 1, AwayAddrs: back}, []string{syncing}, conn.Succession{Replicas: 1, Away: 1, AwayAddrs: back}, 0, 1},
@@ -293,19 +310,11 @@ func TestReplicaBetweenTwoRequests(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inShard(t, lock.Config{}, func(t *testing.T, w *world, r *replicated, c *lock.Client) {
 				var arrivals atomic.Int64
-				w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
-					text := ""
-					switch {
-					case cmd.Name != "INFO" || len(cmd.Args) < 2:
-					case strings.EqualFold(cmd.Args[1], "stats"):
-						text = fmt.Sprintf("# Stats\r\nsync_full:%d\r\nsync_partial_ok:0\r\n", arrivals.Load())
-					case strings.EqualFold(cmd.Args[1], "replication"):
-						text = "# Replication\r\nrole:master\r\nslave0:ip=10.0.0.2,port=6379," + live + "\r\nmaster_replid:1\r\n"
+				w.replicasInfo(func(section string) string {
+					if section == "stats" {
+						return fmt.Sprintf("# Stats\r\nsync_full:%d\r\nsync_partial_ok:0\r\n", arrivals.Load())
 					}
-					if text == "" {
-						return fakeredis.Run()
-					}
-					return fakeredis.Reply(fmt.Sprintf("$%d\r\n%s\r\n", len(text), text))
+					return "# Replication\r\nrole:master\r\nslave0:ip=10.0.0.2,port=6379," + live + "\r\nmaster_replid:1\r\n"
 				})
 				r.tell(func(r *replicated) { r.heirs.Replicas = 1 })
 				w.srv.Replicas(1)

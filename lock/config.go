@@ -73,7 +73,7 @@ type Config struct {
 	//     down-after-milliseconds). Until then nobody acquires a lock on the shard, and a lease that ends before then
 	//     is lost.
 	//   - A replica that has returned counts at once.
-	//   - A replica does not count during a full synchronization.
+	//   - A replica does not count during a full synchronization. In the first seconds in which it loads the data, it does.
 	//
 	// AcksAuto and AcksMajority continue without replicas after a shard has had none for three AckTimeouts, or none
 	// since the Client's Server was opened. Each lock is then granted only if the server reports in the same write

@@ -7,12 +7,18 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
+	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/resp"
 )
 
-// lagMax is the maximum lag, in seconds, of a replica able to acknowledge.
-const lagMax = 2
+const (
+	// lagMax is the maximum lag, in seconds, of a replica able to acknowledge.
+	lagMax = 2
+	// firstAck is the time within which a replica with all the data has acknowledged something: a replica with such a lag is silent.
+	firstAck = (lagMax + 1) * time.Second
+)
 
 // sections are the commands for a headcount. The arrivals come first: a replica that comes between the two replies is counted now, and its
 // arrival is new to the next headcount.
@@ -23,6 +29,7 @@ type headcount struct {
 	live    []string // replicas able to acknowledge
 	silent  []string // replicas with a lag above lagMax
 	syncing []string // replicas in their first synchronization
+	muted   []string // other replicas that have acknowledged nothing so far, and are not silent; Replicas.loading decides about them
 
 	attachment
 }
@@ -59,9 +66,11 @@ func parseHeadcount(replies []resp.Value) (h headcount, err error) {
 }
 
 // parseReplicas decodes a text of INFO replication, with lines such as
-// "slave0:ip=10.0.0.2,port=6379,state=online,offset=1,lag=0".
+// "slave0:ip=10.0.0.2,port=6379,state=online,offset=1,lag=0". A replica in its first synchronization may have two lines: Valkey sends it the
+// data over a connection of its own.
 func (h *headcount) parseReplicas(text string) error {
 	master := false
+	written := InfoLine(text, "master_repl_offset")
 	for line := range strings.Lines(text) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
 		if name == "role" {
@@ -73,14 +82,18 @@ func (h *headcount) parseReplicas(text string) error {
 		addr := net.JoinHostPort(infoField(value, "ip"), infoField(value, "port"))
 		switch seconds, err := strconv.Atoi(infoField(value, "lag")); {
 		case !strings.Contains(value, ",state=online,"):
-			h.syncing = append(h.syncing, addr)
+			if !slices.Contains(h.syncing, addr) {
+				h.syncing = append(h.syncing, addr)
+			}
 		case err == nil && seconds > lagMax:
 			h.silent = append(h.silent, addr)
+		case infoField(value, "offset") == "0" && written != "" && written != "0":
+			h.muted = append(h.muted, addr)
 		default:
 			h.live = append(h.live, addr)
 		}
 	}
-	h.replicas = len(h.live) + len(h.silent) + len(h.syncing)
+	h.replicas = len(h.live) + len(h.silent) + len(h.syncing) + len(h.muted)
 	if !master {
 		return errNotMaster
 	}
@@ -93,8 +106,13 @@ func (h *headcount) newcomers(after *headcount) int {
 	became := len(after.live) - common(after.live, h.live)
 	began := after.arrivals.full - h.arrivals.full + after.arrivals.partial - h.arrivals.partial
 	began -= len(after.syncing) - common(after.syncing, h.syncing) // and have not ended
-	ended := len(h.syncing) - common(after.syncing, h.syncing) + len(h.silent) - common(after.silent, h.silent)
+	ended := len(h.syncing) - common(h.syncing, slices.Concat(after.syncing, after.muted)) + len(h.silent) - common(after.silent, h.silent)
 	return max(became, ended+max(began, 0))
+}
+
+// syncingNotAway returns the number of replicas in their first synchronization that other nodes do not take to be away.
+func (h *headcount) syncingNotAway(s conn.Succession) int {
+	return len(h.syncing) - common(h.syncing, s.AwayAddrs)
 }
 
 // common returns the number of addresses in both lists.

@@ -69,6 +69,16 @@ type record struct {
 	doubt     bool       // the last wait for replicas failed
 	bareSince time.Time  // start of the time without a replica; zero with a replica, or if unknown
 	warned    bool       // of a server without a replica
+	syncing   int        // at the last count, replicas in their first synchronization that other nodes do not take to be away
+
+	muted      muted     // at the last reply
+	mutedSince time.Time // start of the time with the same muted
+}
+
+// muted is comparable with an earlier one: both are the same if the same replicas have acknowledged nothing since they came.
+type muted struct {
+	arrivals arrivals
+	addrs    string
 }
 
 // NewReplicas returns the record of the replicas of s, which must acknowledge requests as acks says.
@@ -96,7 +106,7 @@ func (r *Replicas) counted(s conn.Succession, h headcount, n int) (bare bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	st := r.at(s)
-	st.count, st.checked, st.seen = n, h.attachment, true
+	st.count, st.checked, st.seen, st.syncing = n, h.attachment, true, h.syncingNotAway(s)
 	switch {
 	case n > 0:
 		st.had, st.bareSince = true, time.Time{}
@@ -138,8 +148,9 @@ type Acked struct {
 	leaves     time.Time       // end of the caller's interest; zero if unknown
 
 	// The outcome.
-	ran      bool // a server has run a script
-	several  bool // more than one server has
+	ran      bool      // a server has run a script
+	several  bool      // more than one server has
+	asked    time.Time // of the replies
 	answered time.Time
 	got      int64                     // number of acknowledgements
 	failed   error                     // error of WAIT
@@ -193,7 +204,7 @@ func (d *Acked) expect(ctx context.Context) int {
 	d.r.mu.Lock()
 	st := *d.r.at(d.succession)
 	d.r.mu.Unlock()
-	n, trusted := max(d.succession.Replicas, st.count), st.seen && !st.doubt
+	n, trusted := max(d.succession.Replicas-st.syncing, st.count), st.seen && !st.doubt
 	switch {
 	case trusted && n > 0:
 		return n
@@ -214,6 +225,7 @@ func (d *Acked) recount(ctx context.Context) (n int, bare bool) {
 	if err != nil {
 		return 0, false
 	}
+	d.r.loading(d.succession, &h, asked)
 	s, err := d.r.succession(ctx, d.hold.Name, asked.Add(-WitnessAge))
 	if err != nil {
 		return 0, false
@@ -230,7 +242,7 @@ func (r *Replicas) candidates(h headcount, s conn.Succession) int {
 		return len(h.live) + len(h.silent)
 	}
 	back := common(h.live, s.AwayAddrs)
-	return back + max(len(h.live)-back, s.Replicas-len(h.syncing)+common(h.syncing, s.AwayAddrs))
+	return back + max(len(h.live)-back, s.Replicas-h.syncingNotAway(s))
 }
 
 // Send sends a script and returns its reply.
@@ -263,11 +275,12 @@ func (d *Acked) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Valu
 	if !d.leaves.IsZero() {
 		ctx = context.WithValue(ctx, conn.Leaves, d.leaves)
 	}
+	asked := time.Now()
 	replies, err := d.r.server.Doer.SendBatch(ctx, append(sent, resp.Cmd("WAIT", d.need, wait).On(d.hold.Name)))
 	if err != nil {
 		return replies[:min(n, len(replies))], err
 	}
-	d.note(replies[n:], ranAny(cmds, replies))
+	d.note(asked, replies[n:], ranAny(cmds, replies))
 	return replies[:n], nil
 }
 
@@ -281,10 +294,10 @@ func ranAny(cmds []resp.Command, replies []resp.Value) bool {
 	return false
 }
 
-// note records the replies behind the scripts of a batch. ran: the server has run a script of the batch. Otherwise the batch does not count
-// beside another one. All batches that count must be acknowledged, and be of the same server: the replicas of a next server know nothing of
-// what a former one has run.
-func (d *Acked) note(replies []resp.Value, ran bool) {
+// note records the replies behind the scripts of a batch sent at asked. ran: the server has run a script of the batch. Otherwise the batch
+// does not count beside another one. All batches that count must be acknowledged, and be of the same server: the replicas of a next server
+// know nothing of what a former one has run.
+func (d *Acked) note(asked time.Time, replies []resp.Value, ran bool) {
 	if d.ran && !ran {
 		return
 	}
@@ -298,7 +311,7 @@ func (d *Acked) note(replies []resp.Value, ran bool) {
 		got = min(got, d.got)
 		d.several = d.several || d.who != before
 	}
-	d.answered, d.got, d.failed, d.ran = time.Now(), got, last.Err(), ran
+	d.asked, d.answered, d.got, d.failed, d.ran = asked, time.Now(), got, last.Err(), ran
 }
 
 // identityIn returns the identity in the reply of a server, comparable with Succession.Master.
@@ -350,6 +363,7 @@ func (d *Acked) count(ctx context.Context) (n int, bare bool, err error) {
 	if err != nil {
 		return 0, false, err
 	}
+	d.r.loading(d.succession, &h, d.asked)
 	s, err := d.answerer(ctx, h, time.Time{})
 	n = d.r.candidates(h, s)
 	if err != nil || n == 0 || s.Away > 0 || len(h.syncing) > 0 || d.r.changed(s, h) {
@@ -367,6 +381,25 @@ func (d *Acked) count(ctx context.Context) (n int, bare bool, err error) {
 		d.got = max(d.got-int64(h.newcomers(&after)), 0)
 	}
 	return n, d.r.counted(s, h, n), nil
+}
+
+// loading decides about the replicas in h, asked for at a time, that have acknowledged nothing. Such a replica may have come just now, with all
+// the data: then it is live. If firstAck does not change that, it loads the data: it is online by then, and gives signs of life, but its first
+// synchronization is not over.
+func (r *Replicas) loading(s conn.Succession, h *headcount, asked time.Time) {
+	now := muted{h.arrivals, strings.Join(h.muted, " ")}
+	known := len(h.muted) > 0 && h.arrivals != arrivals{}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	st := r.at(s)
+	if st.muted != now {
+		st.muted, st.mutedSince = now, time.Now()
+	}
+	if known && asked.Sub(st.mutedSince) >= firstAck {
+		h.syncing = append(h.syncing, h.muted...)
+		return
+	}
+	h.live = append(h.live, h.muted...)
 }
 
 // changed reports whether a replica of a server has come or gone since the last count. Between two counts a replica may even have come, and gone
