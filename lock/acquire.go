@@ -235,10 +235,12 @@ func (r *request) granted(g grant) error {
 		r.shareGrant()
 		return nil
 	}
-	l := newLease(r, g)
-	if r.state != nil && r.target.values == "" { // the leases of a group are their own record
-		l.period = r.turn.grant(r.target.stored(), g.count, g.token)
+	l, k, own := newLease(r, g), r.target.stored(), r.turn
+	if r.target.values != "" { // the leases of a group are their own record
+		own = nil
 	}
+	holds := own.with(k, g.count, g.token)
+	l.period = holds.period
 	var refused error
 	if l.since = c.now(); g.start.Elapsed(l.since) >= validity(l.term) {
 		r.why.noteRefusal()
@@ -246,14 +248,15 @@ func (r *request) granted(g grant) error {
 	} else if !c.table.register(l) {
 		refused = ErrClosed
 	}
-	for _, other := range r.lostBefore(l, g.values) {
+	for _, other := range r.lostBefore(l, g) {
 		other.revoke(Forced, nil)
 	}
 	if refused != nil {
-		r.turn.ungrant(r.target.stored(), false)
+		own.refuse(k, holds)
 		r.undo(g.start, false)
 		return refused
 	}
+	own.record(k, holds)
 	r.endTurn()
 	r.got = l
 	c.watchdog.Add(l, l.renewed, g.start.Time, l.firstDue())
@@ -275,16 +278,28 @@ func (r *request) parseGrant(v resp.Value) (g grant, left time.Duration, err err
 	return g, left, err
 }
 
-// lostBefore returns the leases of l's Owner that were lost before the grant of l, as a new period implies. values are the first holds of
-// a group.
-func (r *request) lostBefore(l *Lease, values string) []*Lease {
+// lostBefore returns the leases of l's Owner that were lost before the grant g of l, as a new period implies.
+func (r *request) lostBefore(l *Lease, g grant) []*Lease {
 	switch {
-	case r.state == nil || r.target.values != "" && values == "":
+	case r.state == nil || r.target.values != "" && g.values == "":
 		return nil
 	case r.target.values != "":
-		return r.client.table.besides(&target{kind: l.target.kind, name: l.target.name, values: values}, r.state, l)
+		return r.client.table.besides(&target{kind: l.target.kind, name: l.target.name, values: g.values}, r.state, l)
 	}
-	return slices.DeleteFunc(r.client.table.besides(l.target, r.state, l), func(other *Lease) bool { return other.period == l.period })
+	lost := slices.DeleteFunc(r.client.table.besides(l.target, r.state, l), func(other *Lease) bool { return other.period == l.period })
+	if g.count == 1 && r.target.kind.Suffix != "" { // no reader had the lock
+		lost = append(lost, r.twins()...)
+	}
+	return lost
+}
+
+// twins returns the leases of r's Owner on the other half of a read-write lock.
+func (r *request) twins() []*Lease {
+	twin := r.target.kind.twin
+	if twin == nil {
+		return nil
+	}
+	return r.client.table.besides(&target{kind: twin, name: r.target.name}, r.state, nil)
 }
 
 // loseHolds ends the leases of r's Owner after a refusal: an Owner who had the lock would have got a further hold. Each value of a group
@@ -293,7 +308,7 @@ func (r *request) loseHolds() {
 	if r.state == nil || r.target.values != "" {
 		return
 	}
-	for _, lost := range r.client.table.besides(r.target, r.state, nil) {
+	for _, lost := range append(r.client.table.besides(r.target, r.state, nil), r.twins()...) {
 		lost.revoke(Forced, nil)
 	}
 }

@@ -123,3 +123,106 @@ func TestTokenBehindAnothersToken(t *testing.T) {
 		mustUnlock(t, next)
 	})
 }
+
+// The only other hold of an Owner in the same case is told lost, also if the server counts as many holds as the client.
+func TestOuterHoldBehindAnothersToken(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c, other := w.client(lock.Config{}), w.client(lock.Config{})
+		job, owner := c.Fenced("job"), c.NewOwner()
+		outer := mustHave(t, job, lock.As(owner))
+		w.srv.Do("DEL", "job")
+		theirs := mustHave(t, other.Fenced("job"))
+		mustUnlock(t, theirs)
+		w.srv.Do("HSET", "job", owner.String(), "1")
+		w.srv.Do("PEXPIRE", "job", "30000")
+		next := mustHave(t, job, lock.As(owner))
+		lostBecause(t, outer.Err(), lock.Forced)
+		if next.Token() <= theirs.Token() {
+			t.Errorf("token %d behind %d", next.Token(), theirs.Token())
+		}
+		w.sleep(time.Minute)
+		mustUnlock(t, next)
+		w.srv.Do("DEL", jobToken)
+		w.free()
+	})
+}
+
+// A hold with a token of its own that is granted too late changes nothing for the hold beside it, even if another server then counts on.
+func TestTokenOfAHoldThatComesTooLate(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		owner := lock.As(c.NewOwner())
+		outer := mustHave(t, c.Reentrant("job"), owner)
+		w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+			if isScriptOf("fenced", cmd, "acquire") {
+				return fakeredis.Run().Late(time.Second)
+			}
+			return fakeredis.Run()
+		})
+		if _, err := c.Fenced("job").TryLock(t.Context(), owner, lock.For(100*time.Millisecond)); err == nil {
+			t.Error("TryLock succeeds")
+		}
+		w.srv.Intercept(nil)
+		w.sleep(time.Second)
+		w.srv.Do("SET", jobToken, "1")
+		inner := mustHave(t, c.Fenced("job"), owner)
+		if err := outer.Err(); err != nil {
+			t.Errorf("Err() of the outer hold = %v", err)
+		}
+		mustUnlock(t, inner)
+		mustUnlock(t, outer)
+	})
+}
+
+// Holds share a token also after the end of the counter: nobody else has drawn one since.
+func TestTokenOfHoldsThatOutlastTheCounter(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{TokenLife: time.Hour})
+		owner := lock.As(c.NewOwner())
+		outer := mustHave(t, c.Fenced("job"), owner)
+		w.sleep(2 * time.Hour)
+		inner := mustHave(t, c.Fenced("job"), owner)
+		if inner.Token() != outer.Token() || outer.Err() != nil {
+			t.Errorf("tokens %d and %d of one Owner, Err() = %v", outer.Token(), inner.Token(), outer.Err())
+		}
+		mustUnlock(t, inner)
+		mustUnlock(t, outer)
+		if next := mustHave(t, c.Fenced("job")); next.Token() <= outer.Token() {
+			t.Errorf("token %d behind %d", next.Token(), outer.Token())
+		}
+	})
+}
+
+// An Owner that is refused one half of a read-write lock, or granted the write lock as its first hold, has lost its holds of the other half.
+func TestHoldsOfTheOtherHalf(t *testing.T) {
+	read := func(c *lock.Client) *lock.Handle { return &readHalf(c, "job").Handle }
+	write := func(c *lock.Client) *lock.Handle { return &writeHalf(c, "job").Handle }
+	for name, test := range map[string]struct {
+		held, asked func(c *lock.Client) *lock.Handle
+		taken       bool // by another
+	}{
+		"reading, refused to write": {read, write, true},
+		"writing, refused to read":  {write, read, true},
+		"reading, granted to write": {read, write, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				c, other := w.client(lock.Config{}), w.client(lock.Config{})
+				owner := lock.As(c.NewOwner())
+				outer := mustHave(t, test.held(c), owner)
+				w.srv.Do("DEL", "job")
+				if test.taken {
+					mustHave(t, write(other))
+				}
+				inner, err := test.asked(c).TryLock(t.Context(), owner)
+				if (err != nil) != test.taken {
+					t.Fatalf("TryLock() = %v", err)
+				}
+				lostBecause(t, outer.Err(), lock.Forced)
+				if inner != nil {
+					mustUnlock(t, inner)
+				}
+			})
+		})
+	}
+}

@@ -163,20 +163,47 @@ func (l *ownedLock) lastArrival() *int64 {
 	return &l.mayCome
 }
 
-// grant records a granted hold, in the turn, and returns its period. count is the hold count reported by the server, and token the hold's, 0 for
-// none. If the server has not counted the hold beside those of the tally, they are lost, also if the count is above 1: an acquire whose
-// answer did not come may have been the first since.
-func (l *ownedLock) grant(k *kind, count, token int64) (period int64) {
+// with returns the tally with a hold just granted, for the caller to record in the turn. count is the hold count reported by the server, and
+// token the hold's, 0 for none. If the server has not counted the hold beside those of the tally, or others have drawn a token since theirs,
+// they are lost, also if the count is above 1: an acquire whose answer did not come may have been the first since.
+func (l *ownedLock) with(k *kind, count, token int64) tally {
+	if l == nil {
+		return tally{}
+	}
 	l.owner.mu.Lock()
 	defer l.owner.mu.Unlock()
 	t, known := l.tallies[k]
-	if count <= t.count || !known {
+	if count <= t.count || !known || token != 0 && t.token != 0 && token != t.token {
 		l.owner.periods++
 		t.period, t.most, t.token = l.owner.periods, 0, 0
 	}
 	t.count, t.most, t.token = count, max(t.most, count), max(t.token, token)
+	return t
+}
+
+// record makes t the tally, in the turn.
+func (l *ownedLock) record(k *kind, t tally) {
+	if l == nil {
+		return
+	}
+	l.owner.mu.Lock()
+	defer l.owner.mu.Unlock()
 	l.tallies[k] = t
-	return t.period
+}
+
+// refuse records, in the turn, that the hold with which t would be the tally is undone.
+func (l *ownedLock) refuse(k *kind, t tally) {
+	if l == nil {
+		return
+	}
+	l.owner.mu.Lock()
+	defer l.owner.mu.Unlock()
+	if before := l.tallies[k]; before.period == t.period {
+		before.most = t.most
+		l.tallies[k] = before
+	} else { // the earlier holds are lost
+		delete(l.tallies, k)
+	}
 }
 
 // ungrant records the end of one hold, or of all, in the turn.

@@ -91,6 +91,26 @@ func TestServerLargeTokens(t *testing.T) {
 	})
 }
 
+// A further hold has the Owner's token, also after the end of the counter, unless another has drawn one.
+func TestServerTokenOfFurtherHolds(t *testing.T) {
+	redistest.RunProtocols(t, func(t *testing.T, s *redistest.Server, _ int) {
+		c := serverClient(t, s)
+		owner := lock.As(c.NewOwner())
+		outer := lockFenced(t, c, owner)
+		s.Do("DEL", jobToken)
+		inner := lockFenced(t, c, owner)
+		if inner.Token() != outer.Token() || outer.Err() != nil {
+			t.Errorf("tokens %d and %d, Err() = %v", outer.Token(), inner.Token(), outer.Err())
+		}
+		s.Do("SET", jobToken, outer.Token()+1)
+		next := lockFenced(t, c, owner)
+		if next.Token() <= outer.Token()+1 || outer.Err() == nil || inner.Err() == nil {
+			t.Errorf("token %d behind %d, Err() = %v and %v", next.Token(), outer.Token()+1, outer.Err(), inner.Err())
+		}
+		mustUnlock(t, next)
+	})
+}
+
 // Keys that are there already: of another type, and a lock without a lease, which only a release frees.
 func TestServerOddKeys(t *testing.T) {
 	redistest.RunProtocols(t, func(t *testing.T, s *redistest.Server, _ int) {

@@ -30,7 +30,7 @@ func modelFencedAcquire(c *fakeredis.Call) any {
 		return reply
 	}
 	shared := c.Args[3]
-	if shared == "0" || c.Do("GET", fencedToken(c)) != any(shared) {
+	if drawn := c.Do("GET", fencedToken(c)); shared == "0" || drawn != nil && drawn != any(shared) {
 		shared = draw()
 	}
 	return []any{furtherHold(c, 2, 4), shared}

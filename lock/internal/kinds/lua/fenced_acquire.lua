@@ -17,7 +17,8 @@ local place, stand = ARGV[6] or '', ARGV[7] or ARGV[6] and 'join' or ''
 -- all_late.lua
 -- fenced_draw.lua
 -- reentrant_take.lua
-if shared == '0' or redis.call('get', token) ~= shared then -- after another's token the other holds are lost
+local drawn = shared ~= '0' and redis.call('get', token) -- nothing once the counter has ended by its life
+if shared == '0' or drawn and drawn ~= shared then -- after another's token the other holds are lost
     shared = draw()
 end
 local count = redis.call('hincrby', lock, owner, 1)
