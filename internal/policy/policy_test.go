@@ -111,7 +111,7 @@ var goroutines = map[string]string{
 	"lock/lease.go:Lease.armLocked":                          "Client.Close: the timer of a lease",
 	"lock/client.go:Client.untilClose":                       "nobody needs to: it is stopped before the wait returns, or does no more than cancel a context",
 	"lock/internal/remote/parts.go:Beside":                   "Beside itself, before it returns",
-	"lock/internal/watchdog/loop.go:begin":                   "Watchdog.listenWhile: the channel",
+	"lock/internal/watchdog/loop.go:begin":                   "Watchdog.listenWhile or Watchdog.loop: a channel",
 	"lock/internal/watchdog/watchdog.go:Watchdog.wakeLocked": "Client.Close: watchdog",
 	"pubsub/keeper.go:part.serve":                            "keeper: the reader of a connection",
 	"pubsub/queue.go:queue.put":                              "Subscriber.Close: the feeder of a consumer that is behind; Subscription.Close ends it",

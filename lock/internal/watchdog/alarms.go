@@ -44,6 +44,7 @@ func (w *Watchdog[L]) answerAlarm(at time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.alarmed = time.Now() // after the alarm: at may be before
+	w.raised = w.alarmed
 	w.renewAllLocked(at)
 	for _, r := range w.endings {
 		w.checkLocked(r.lease, at)
@@ -91,13 +92,13 @@ func (w *Watchdog[L]) ask(leases []L) {
 	for _, l := range leases {
 		switch r := w.cfg.Leases.Record(l); {
 		case !r.added || r.ended:
+		case !r.renewed:
+			others = append(others, l)
 		case r.index < 0:
 			r.news = true
-		case r.renewed:
+		default:
 			heap.Remove(&w.renewals, r.index)
 			renewed = append(renewed, l)
-		default:
-			others = append(others, l)
 		}
 	}
 	w.mu.Unlock()
@@ -131,18 +132,18 @@ func (w *Watchdog[L]) listen() {
 	}
 }
 
-// news returns the events for the loop; nil without a subscription.
-func (a *alarms[L]) news() <-chan pubsub.Event {
-	if a.listening == nil {
+// news returns the events for the loop; nil without a subscription, and while too many questions have no answer.
+func (w *Watchdog[L]) news() <-chan pubsub.Event {
+	if w.alarms.listening == nil || w.asking >= mostAsked {
 		return nil
 	}
-	return a.listening.Events()
+	return w.alarms.listening.Events()
 }
 
-// check asks the servers for the leases without renewal.
+// check asks the servers for the leases without renewal, unless further renewals are due.
 func (w *Watchdog[L]) check(at time.Time) {
 	w.mu.Lock()
-	if len(w.unchecked) == 0 || w.checkAt.After(at) {
+	if len(w.unchecked) == 0 || w.checkAt.After(at) || len(w.renewals) > 0 && !w.renewals[0].due.After(at) {
 		w.mu.Unlock()
 		return
 	}

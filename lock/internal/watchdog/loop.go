@@ -25,6 +25,8 @@ const (
 	limitMin = 50 * time.Millisecond
 	// batchesAtOnce limits the renewal scripts sent in a write. A slow server gets fewer.
 	batchesAtOnce = 16
+	// mostAsked limits the questions about news under way at a time. Further news wait only if a server hangs and as many are about its locks.
+	mostAsked = 16
 )
 
 // Limit returns the time limit of a renewal of leases of a term.
@@ -38,7 +40,8 @@ func (w *Watchdog[L]) loop(last clock.Instant) {
 		w.mu.Lock()
 		timer.Reset(time.Until(w.wake))
 		w.mu.Unlock()
-		news := w.alarms.news()
+		var told []L
+		news := w.news()
 		select {
 		case <-w.signal:
 			if !w.alarms.raised.Load() {
@@ -49,10 +52,17 @@ func (w *Watchdog[L]) loop(last clock.Instant) {
 				w.alarms.listening = nil
 				continue
 			}
-			told := w.hearAll(ev, news)
-			w.attend(func() { w.ask(told) })
+			if told = w.hearAll(ev, news); w.listens() {
+				w.askBeside(told)
+				told = nil
+			}
+		case <-w.answered:
+			w.asking--
 		case <-timer.C:
 		case <-w.cfg.Life.Done():
+			for ; w.asking > 0; w.asking-- {
+				<-w.answered
+			}
 			return
 		}
 		at := w.cfg.Now()
@@ -62,64 +72,91 @@ func (w *Watchdog[L]) loop(last clock.Instant) {
 		last = at
 		w.answerAlarm(at.Time)
 		w.endDue(at.Time)
-		for due := w.takeDue(at.Time); len(due) > 0 && w.cfg.Life.Err() == nil; due = w.takeDue(time.Now()) {
-			w.attend(func() { w.renew(due) })
+		w.attend(told, w.takeDue(at.Time))
+		if w.asking == 0 { // otherwise there are leases in no schedule
+			w.listen()
 		}
-		w.attend(func() { w.check(time.Now()) })
-		w.listen()
 		w.plan()
 	}
 }
 
-// attend runs requests, and reports them as a round. While one of several servers hangs, news of forced locks have other requests sent.
-func (w *Watchdog[L]) attend(requests func()) {
-	start, begun := time.Now(), w.begun.Load()
-	renewals, failures, gone := w.Renewals.Load(), w.Errors.Load(), w.gone.Load()
-	if w.cfg.Server.Spread == nil || w.alarms.listening == nil {
-		requests()
-	} else {
-		w.listenWhile(requests)
+// attend asks for the leases told of, for those due and for those unchecked, and reports the renewals as a round. In a cluster it asks
+// for all at the same time, and a server that hangs holds up the next renewals on the others for that time only.
+func (w *Watchdog[L]) attend(told, due []L) {
+	start := time.Now()
+	requests := []func(){func() { w.check(start) }}
+	if len(told)+len(due) > 0 {
+		requests = []func(){func() { w.ask(told) }, func() { w.renew(due) }, requests[0]}
 	}
-	if w.cfg.Round == nil || w.begun.Load() == begun {
+	if w.listens() {
+		w.listenWhile(requests)
+	} else {
+		for _, request := range requests {
+			request()
+		}
+	}
+	w.report(start)
+}
+
+// report reports the renewals since the last report as a round. It began at start, or with the first question about news if earlier.
+func (w *Watchdog[L]) report(start time.Time) {
+	so, last := totals{w.begun.Load(), w.Renewals.Load(), w.Errors.Load(), w.gone.Load()}, w.reported
+	if w.asking > 0 { // what has been sent is not all answered
+		last.begun = so.begun
+	}
+	if w.cfg.Round == nil || so == last {
 		return
 	}
-	// Rounds run one after the other, so that the counters tell what a round has done.
-	w.cfg.Round(Round{Renewed: int(w.Renewals.Load() - renewals), Failed: int(w.Errors.Load() - failures), Gone: int(w.gone.Load() - gone),
+	w.reported = so
+	if !w.asked.IsZero() {
+		start, w.asked = clock.Earlier(start, w.asked), time.Time{}
+	}
+	w.cfg.Round(Round{Renewed: int(so.renewals - last.renewals), Failed: int(so.failures - last.failures), Gone: int(so.gone - last.gone),
 		Lateness: time.Duration(w.Lateness.Load()), Elapsed: time.Since(start)})
 }
 
-// listenWhile runs requests, and asks for the leases that news are about meanwhile. It returns when all have answers.
-func (w *Watchdog[L]) listenWhile(requests func()) {
-	done, asking := begin(requests), chan struct{}(nil)
-	for done != nil || asking != nil {
-		news := w.alarms.news()
-		if asking != nil || done == nil {
-			news = nil
-		}
+// listens reports whether the loop listens to news while requests are under way: of several servers one may hang.
+func (w *Watchdog[L]) listens() bool { return w.cfg.Server.Spread != nil && w.alarms.listening != nil }
+
+// listenWhile runs requests, and asks for the leases that news are about meanwhile. It returns when the requests have ended.
+func (w *Watchdog[L]) listenWhile(requests []func()) {
+	left, ended := len(requests), make(chan struct{})
+	for _, request := range requests {
+		begin(request, ended)
+	}
+	for left > 0 {
+		news := w.news()
 		select {
-		case <-done:
-			done = nil
-		case <-asking:
-			asking = nil
+		case <-ended:
+			left--
+		case <-w.answered:
+			w.asking--
 		case ev, ok := <-news:
 			if !ok { // the client is closing
 				w.alarms.listening = nil
 				continue
 			}
-			told := w.hearAll(ev, news)
-			asking = begin(func() { w.ask(told) })
+			w.askBeside(w.hearAll(ev, news))
 		}
 	}
 }
 
-// begin runs fn in a goroutine. The channel is closed at the end.
-func begin(fn func()) chan struct{} {
-	done := make(chan struct{})
+// askBeside asks for leases that news are about, while the loop goes on.
+func (w *Watchdog[L]) askBeside(told []L) {
+	if len(told) > 0 {
+		if w.asking++; w.asked.IsZero() {
+			w.asked = time.Now()
+		}
+		begin(func() { w.ask(told) }, w.answered)
+	}
+}
+
+// begin runs fn in a goroutine, which reports the end.
+func begin(fn func(), ended chan<- struct{}) {
 	go func() {
-		defer close(done)
 		fn()
+		ended <- struct{}{}
 	}()
-	return done
 }
 
 // plan sets the time of the next pass.
@@ -312,7 +349,7 @@ func (w *Watchdog[L]) again(l L, start clock.Instant, failure error) {
 	}
 	if failure == nil {
 		due := w.cfg.Leases.Due(l, start.Time.Add(w.cfg.Every))
-		if r.news {
+		if r.news || start.Time.Before(w.raised) {
 			due = time.Now()
 		}
 		r.pause, r.news = 0, false

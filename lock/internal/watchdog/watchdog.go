@@ -82,6 +82,9 @@ type Counters struct {
 	Lateness, MaxLateness atomic.Int64
 }
 
+// totals are the renewals sent, the counters of their outcomes, and the leases gone.
+type totals struct{ begun, renewals, failures, gone uint64 }
+
 // Watchdog keeps leases in a single goroutine. The goroutine starts with the first lease.
 type Watchdog[L comparable] struct {
 	Counters
@@ -93,6 +96,12 @@ type Watchdog[L comparable] struct {
 	begun  atomic.Uint64 // renewals sent
 	gone   atomic.Uint64 // leases that the server does not have
 
+	// Owned by the loop.
+	asking   int           // questions about news under way beside the loop
+	asked    time.Time     // the begin of the first one that is not reported; zero for none
+	answered chan struct{} // the end of one of them
+	reported totals        // at the last report
+
 	mu       sync.Mutex // guards the following, and the Record of each lease; taken after a lease's own
 	started  bool
 	closed   bool
@@ -102,6 +111,7 @@ type Watchdog[L comparable] struct {
 	wake     time.Time      // time of the loop's next pass
 	watched  map[L]struct{} // leases with a deadline timer, which stands still while the machine sleeps
 	alarmed  time.Time      // of the last alarm or message
+	raised   time.Time      // of the last alarm that the loop has answered
 	// unchecked are leases without renewal, for a question to the server at checkAt: an alarm or a message is about the lease, or came
 	// between its request and the lease.
 	unchecked map[L]struct{}
@@ -111,7 +121,7 @@ type Watchdog[L comparable] struct {
 // New returns a Watchdog without leases.
 func New[L comparable](cfg Config[L]) *Watchdog[L] {
 	return &Watchdog[L]{cfg: cfg, signal: make(chan struct{}, 1), round: batchesAtOnce, watched: make(map[L]struct{}),
-		unchecked: make(map[L]struct{})}
+		unchecked: make(map[L]struct{}), answered: make(chan struct{})}
 }
 
 // Add schedules a new lease for renewal at due, or for its end at due if the lease is not renewed. An alarm since asked, when the
