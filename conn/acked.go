@@ -123,6 +123,6 @@ func (p *Pool) Succession(ctx context.Context, key string, since time.Time) (Suc
 	if p.resolver == nil {
 		return Succession{Addr: p.cfg.Addr, Bare: true}, nil
 	}
-	s, err := p.resolver.Succession(ctx, since)
+	s, err := p.resolver.Succession(ctx, since, ctx.Value(EverySentinel) == true)
 	return Succession(s), err
 }

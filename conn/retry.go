@@ -23,6 +23,11 @@ const NoTryAgain contextKey = 0
 // context, and the error is ErrNotSent.
 const Leaves contextKey = 1
 
+// EverySentinel is the key of a context value. With the value true, [Pool.Succession] asks all known sentinels for an answer, not the first that
+// has one, and returns the answer with the most replicas: a sentinel may learn of a new replica ten seconds later than another one, which
+// promotes the replica before. A sentinel that does not answer within 250 ms of the first answer is left out.
+const EverySentinel contextKey = 2
+
 // classify returns the verdict on any error of an attempt. connected reports whether the attempt had a connection.
 func classify(err error, connected bool) netfail.Verdict {
 	e, transport := err.(*Error)

@@ -22,18 +22,22 @@ type replicated struct {
 	mu    sync.Mutex
 	heirs conn.Succession
 	fresh *conn.Succession // what is said now, if heirs is what has been said before
+	every *conn.Succession // what all sentinels say now, if it is more than fresh
 	mute  bool             // nothing is said now
 	err   error
 }
 
 func (r *replicated) Replicated() bool { return true }
 
-func (r *replicated) Succession(_ context.Context, _ string, since time.Time) (conn.Succession, error) {
+func (r *replicated) Succession(ctx context.Context, _ string, since time.Time) (conn.Succession, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.heirs
 	if !since.IsZero() && r.fresh != nil {
 		s = *r.fresh
+	}
+	if !since.IsZero() && r.every != nil && ctx.Value(conn.EverySentinel) == true {
+		s = *r.every
 	}
 	s.Asked = time.Now()
 	if !since.IsZero() && r.mute {
@@ -299,10 +303,12 @@ func TestReplicaBetweenTwoRequests(t *testing.T) {
 	for name, x := range map[string]struct {
 		comes   bool
 		fresh   *conn.Succession // an answer now; nil for none
+		every   *conn.Succession // of all sentinels, if it is another one
 		granted bool
 	}{
 		"a replica is promoted":            {comes: true, fresh: &conn.Succession{Master: "next", Addr: "10.0.0.3:6379", Replicas: 1, Changes: 1}},
 		"sentinels do not know yet":        {comes: true, fresh: &conn.Succession{Replicas: 2}},
+		"one sentinel does not know yet":   {comes: true, fresh: &conn.Succession{Replicas: 1}, every: &conn.Succession{Replicas: 2}},
 		"a replica comes and dies":         {comes: true, fresh: &conn.Succession{Replicas: 1, Away: 1, AwayAddrs: []string{"10.0.0.3:6379"}}, granted: true},
 		"nobody says which server is next": {comes: true},
 		"nothing happens":                  {granted: true},
@@ -330,6 +336,10 @@ func TestReplicaBetweenTwoRequests(t *testing.T) {
 					if fresh := x.fresh; fresh != nil {
 						fresh.Master, fresh.Addr = cmp.Or(fresh.Master, r.heirs.Master), cmp.Or(fresh.Addr, r.heirs.Addr)
 						r.fresh = fresh
+					}
+					if every := x.every; every != nil {
+						every.Master, every.Addr = r.heirs.Master, r.heirs.Addr
+						r.every = every
 					}
 				})
 				lease, err := c.Reentrant("job").TryLock(t.Context())

@@ -99,6 +99,7 @@ type Resolver struct {
 	failedRounds int                  // unsuccessful rounds in a row
 	notBefore    time.Time            // earliest time of the next round
 	succession   Succession           // the last answer about the replicas
+	ofEvery      bool                 // all sentinels were asked for it
 	firstMaster  string               // the master in the first such answer
 	hadReplica   bool                 // such an answer has reported a replica
 }

@@ -32,17 +32,20 @@ var (
 	errDisputed = errors.New("a sentinel names another master")
 )
 
-// knownSuccession returns the last answer, if it is about the known master and was asked for at since or later.
-func (f *Resolver) knownSuccession(since time.Time) (Succession, bool) {
+// furtherFor is the time for all further sentinels, after the first answer about the replicas.
+const furtherFor = 250 * time.Millisecond
+
+// knownSuccession returns the last answer, if it is about the known master and was asked for at since or later, of every sentinel if so required.
+func (f *Resolver) knownSuccession(since time.Time, every bool) (Succession, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	last := f.succession
 	last.Changes = f.master.seq
-	return last, !last.Asked.IsZero() && last.Addr == f.master.addr && !last.Asked.Before(since)
+	return last, !last.Asked.IsZero() && last.Addr == f.master.addr && !last.Asked.Before(since) && (f.ofEvery || !every)
 }
 
 // noteSuccession stores an answer and sets its Bare.
-func (f *Resolver) noteSuccession(s Succession) Succession {
+func (f *Resolver) noteSuccession(s Succession, every bool) Succession {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.succession.Asked.IsZero() {
@@ -50,15 +53,17 @@ func (f *Resolver) noteSuccession(s Succession) Succession {
 	}
 	f.hadReplica = f.hadReplica || s.Replicas > 0
 	s.Bare = !f.hadReplica && s.Master == f.firstMaster
-	f.succession = s
+	f.succession, f.ofEvery = s, every
 	return s
 }
 
 // Succession returns a sentinel's answer to a question sent at since or later; for a zero since the last answer is
 // enough. Answers of a sentinel without a majority, back from a partition for less than two seconds, cut off from the
 // master, or with another master than the known one do not count.
-func (f *Resolver) Succession(ctx context.Context, since time.Time) (Succession, error) {
-	if s, ok := f.knownSuccession(since); ok {
+//
+// With every, it is the answer with the most replicas of all sentinels that answer within furtherFor of the first.
+func (f *Resolver) Succession(ctx context.Context, since time.Time, every bool) (Succession, error) {
+	if s, ok := f.knownSuccession(since, every); ok {
 		return s, nil
 	}
 	select {
@@ -67,32 +72,57 @@ func (f *Resolver) Succession(ctx context.Context, since time.Time) (Succession,
 	case <-ctx.Done():
 		return Succession{}, f.failure(netfail.Ended(ctx))
 	}
-	if s, ok := f.knownSuccession(since); ok {
+	if s, ok := f.knownSuccession(since, every); ok {
 		return s, nil
 	}
-	err := error(errUnknownMaster)
-	newest := int64(-1) // epoch of another master
+	v := views{epoch: -1, newest: -1, err: errUnknownMaster}
 	for _, at := range f.list() {
-		var s Succession
-		var epoch int64
-		s, epoch, err = f.askSuccession(ctx, at)
-		m, _, _ := f.current()
-		switch {
-		case err != nil:
-		case m.seq > 0 && s.Addr != m.addr:
-			newest, err = max(newest, epoch), errDisputed
-		case epoch < newest:
-			err = errDisputed
-		default:
-			s.Changes = m.seq
-			return f.noteSuccession(s), nil
+		if !f.view(ctx, at, &v) {
+			f.demote(at) // also if ctx has ended: the next caller would wait for the same sentinel
+		} else if v.answers == 1 {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, furtherFor)
+			defer cancel()
 		}
-		f.demote(at) // also if ctx has ended: the next caller would wait for the same sentinel
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || v.answers > 0 && !every {
 			break
 		}
 	}
-	return Succession{}, f.failure(fmt.Errorf("asking the sentinels for replicas: %w", err))
+	if v.answers > 0 && v.epoch >= v.newest {
+		return f.noteSuccession(v.most, every), nil
+	}
+	return Succession{}, f.failure(fmt.Errorf("asking the sentinels for replicas: %w", v.err))
+}
+
+// views is what the sentinels asked so far have said.
+type views struct {
+	answers int        // about the known master
+	most    Succession // of the answers, the one with the most replicas
+	epoch   int64      // the newest epoch of an answer
+	newest  int64      // epoch of another master
+	err     error      // why the last of the others does not count
+}
+
+// view asks one sentinel, and reports whether its answer counts.
+func (f *Resolver) view(ctx context.Context, at place, v *views) bool {
+	s, epoch, err := f.askSuccession(ctx, at)
+	m, _, _ := f.current()
+	switch {
+	case err != nil:
+		v.err = err
+		return false
+	case m.seq > 0 && s.Addr != m.addr:
+		v.newest, v.err = max(v.newest, epoch), errDisputed
+		return false
+	case epoch < v.newest:
+		v.err = errDisputed
+		return false
+	}
+	v.answers, v.epoch = v.answers+1, max(v.epoch, epoch)
+	if s.Changes = m.seq; v.answers == 1 || s.Replicas > v.most.Replicas {
+		v.most = s
+	}
+	return true
 }
 
 // refreshSuccession asks again, if a caller has asked before.
@@ -101,7 +131,7 @@ func (f *Resolver) refreshSuccession(ctx context.Context) {
 	wanted := !f.succession.Asked.IsZero()
 	f.mu.Unlock()
 	if wanted {
-		_, _ = f.Succession(ctx, time.Now()) // on failure the next caller asks again
+		_, _ = f.Succession(ctx, time.Now(), false) // on failure the next caller asks again
 	}
 }
 

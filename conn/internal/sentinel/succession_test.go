@@ -29,19 +29,67 @@ func TestSuccession(t *testing.T) {
 		w.views[one] = view{master: serverA, epoch: 1, replicas: []string{well, well}, flags: "master,s_down"}
 		w.views[two] = view{master: serverA, epoch: 1, replicas: []string{well, well}, quorum: "-NOQUORUM x\r\n"}
 		w.views[three] = view{master: serverA, epoch: 1, replicas: []string{well, mute}}
-		s, err := r.Succession(t.Context(), time.Time{})
+		s, err := r.Succession(t.Context(), time.Time{}, false)
 		if err != nil || s.Addr != serverA || s.Replicas != 1 || s.Away != 1 || s.AwayAddrs[0] != "10.0.0.7:6379" || s.Bare {
 			t.Errorf("Succession() = %+v, %v, want the view of the third sentinel", s, err)
 		}
 		asked := w.asked()
-		if _, err := r.Succession(t.Context(), s.Asked); err != nil || w.asked() != asked {
+		if _, err := r.Succession(t.Context(), s.Asked, false); err != nil || w.asked() != asked {
 			t.Errorf("Succession() = %v after %d questions, want the last answer", err, w.asked()-asked)
 		}
 		time.Sleep(time.Second)
-		if _, err := r.Succession(t.Context(), time.Now()); err != nil || w.asked() == asked {
+		if _, err := r.Succession(t.Context(), time.Now(), false); err != nil || w.asked() == asked {
 			t.Errorf("Succession() = %v after no question, want a fresh answer", err)
 		}
 	})
+}
+
+// TestSuccessionOfEverySentinel: one sentinel may not have heard of a replica yet that another one promotes.
+func TestSuccessionOfEverySentinel(t *testing.T) {
+	well := replica("flags", "slave", "last-ok-ping-reply", "900", "slave-repl-offset", "14")
+	few, many := view{master: serverA, epoch: 1, replicas: []string{well}}, view{master: serverA, epoch: 1, replicas: []string{well, well}}
+	for name, x := range map[string]struct {
+		second, third view
+		hung          string
+		replicas      int // 0: an error
+	}{
+		"the second has heard":            {second: many, third: few, replicas: 2},
+		"the third has heard":             {second: few, third: many, replicas: 2},
+		"the second has promoted":         {second: view{master: serverB, epoch: 2}, third: few},
+		"the second was left behind":      {second: view{master: serverB, epoch: 0}, third: many, replicas: 2},
+		"the second does not answer":      {second: many, third: few, hung: two, replicas: 1},
+		"the first does not answer":       {second: few, third: many, hung: one, replicas: 2},
+		"the second is without the other": {second: view{master: serverA, epoch: 1, quorum: "-NOQUORUM x\r\n"}, third: many, replicas: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld()
+				r := w.resolver(one, two, three)
+				lands(t, r, serverA)
+				w.views[one], w.views[two], w.views[three], w.hung = few, x.second, x.third, x.hung
+				begin := time.Now()
+				s, err := r.Succession(t.Context(), begin, true)
+				if (err != nil) != (x.replicas == 0) || s.Replicas != x.replicas {
+					t.Errorf("Succession() = %+v, %v, want %d replicas", s, err, x.replicas)
+				}
+				if took := time.Since(begin); took > time.Second+250*time.Millisecond || x.hung != one && took > 250*time.Millisecond {
+					t.Errorf("Succession() took %v", took)
+				}
+				asked := w.asked()
+				if _, err := r.Succession(t.Context(), s.Asked, true); err == nil && w.asked() != asked {
+					t.Errorf("Succession() = %v after %d questions, want the last answer", err, w.asked()-asked)
+				}
+				time.Sleep(time.Second)
+				before := time.Now()
+				if _, err := r.Succession(t.Context(), before, false); err == nil {
+					asked = w.asked()
+					if _, err := r.Succession(t.Context(), before, true); err == nil && w.asked() == asked {
+						t.Error("the answer of one sentinel is taken for the answer of all")
+					}
+				}
+			})
+		})
+	}
 }
 
 // TestSuccessionOfAHungSentinel: a caller whose patience a hung sentinel has used up does not ask the same one next time.
@@ -54,7 +102,7 @@ func TestSuccessionOfAHungSentinel(t *testing.T) {
 		ask := func() error {
 			ctx, cancel := context.WithTimeout(t.Context(), 900*time.Millisecond)
 			defer cancel()
-			_, err := r.Succession(ctx, time.Now())
+			_, err := r.Succession(ctx, time.Now(), false)
 			return err
 		}
 		if err := ask(); !errors.Is(err, context.DeadlineExceeded) {
@@ -74,7 +122,7 @@ func TestSuccessionRefused(t *testing.T) {
 			r := w.resolver(one)
 			lands(t, r, serverA)
 			w.views[one] = view{master: serverA, epoch: 1, quorum: reply}
-			if s, err := r.Succession(t.Context(), time.Time{}); err == nil || !strings.Contains(err.Error(), want) {
+			if s, err := r.Succession(t.Context(), time.Time{}, false); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("Succession() = %+v, %v, want an error with %q", s, err, want)
 			}
 		})
@@ -88,7 +136,7 @@ func TestSuccessionDisputed(t *testing.T) {
 		r := w.resolver(one, two)
 		lands(t, r, serverA)
 		w.views[one] = view{master: serverB, epoch: 2}
-		s, err := r.Succession(t.Context(), time.Time{})
+		s, err := r.Succession(t.Context(), time.Time{}, false)
 		if err == nil || !strings.Contains(err.Error(), "another master") {
 			t.Errorf("Succession() = %+v, %v, want an error", s, err)
 		}
@@ -106,7 +154,7 @@ func TestSuccessionBare(t *testing.T) {
 			bare     bool
 		}{{nil, true}, {nil, true}, {[]string{replica("flags", "slave")}, false}, {nil, false}} {
 			w.views[one] = view{master: serverA, epoch: 1, replicas: test.replicas}
-			if s, err := r.Succession(t.Context(), time.Now()); err != nil || s.Bare != test.bare {
+			if s, err := r.Succession(t.Context(), time.Now(), false); err != nil || s.Bare != test.bare {
 				t.Errorf("Succession() = %+v, %v, want Bare to be %v", s, err, test.bare)
 			}
 			time.Sleep(time.Second)

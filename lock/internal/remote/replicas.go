@@ -357,7 +357,8 @@ func (d *Acked) required(ctx context.Context) (need int, err error) {
 
 // count returns the number of replicas right after the scripts, from the server's reply and other nodes' information. An earlier
 // answer of the other nodes is enough only if no replica has come or gone since the last count: a replica not counted by the server may have
-// replaced the server by now, and the server learns of the end of a first synchronization later than the replica.
+// replaced the server by now, and the server learns of the end of a first synchronization later than the replica. After a change all sentinels
+// are asked: one may not have heard of a replica that another one promotes.
 func (d *Acked) count(ctx context.Context) (n int, bare bool, err error) {
 	h, err := parseHeadcount(d.info[:])
 	if err != nil {
@@ -366,8 +367,9 @@ func (d *Acked) count(ctx context.Context) (n int, bare bool, err error) {
 	d.r.loading(d.succession, &h, d.asked)
 	s, err := d.answerer(ctx, h, time.Time{})
 	n = d.r.candidates(h, s)
-	if err != nil || n == 0 || s.Away > 0 || len(h.syncing) > 0 || d.r.changed(s, h) {
-		if s, err = d.answerer(ctx, h, d.answered.Add(-WitnessAge)); err != nil {
+	changed := err != nil || d.r.changed(s, h)
+	if changed || n == 0 || s.Away > 0 || len(h.syncing) > 0 {
+		if s, err = d.answerer(context.WithValue(ctx, conn.EverySentinel, changed), h, d.answered.Add(-WitnessAge)); err != nil {
 			return n, false, err
 		}
 		n = d.r.candidates(h, s)
