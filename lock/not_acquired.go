@@ -19,7 +19,7 @@ import (
 type NotAcquiredError struct {
 	Name   string        // of the lock; of a [Multi] of the member that was refused, if known
 	Kind   string        // see [Lease.Kind]
-	Waited time.Duration // 0 for a call that does not wait
+	Waited time.Duration // since the first attempt, without its time; 0 for a call that does not wait
 	// Remaining is the remaining lease of the Holder or, without one, the time until it is worth asking again, as last
 	// reported by the server; 0 if unknown. The holder may extend the lease.
 	Remaining time.Duration
