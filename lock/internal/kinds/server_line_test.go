@@ -312,16 +312,23 @@ func (l *lineWalk) lastingTurns(w *twin, left time.Duration) bool {
 	return true
 }
 
-// farVisit moves a later visit nine seconds ahead, or to now, behind all places: otherwise the speed of the machine would decide the order.
+// farVisit moves a later visit nine seconds ahead, or to now, behind all places, or behind those of writers who go in front of all readers:
+// otherwise the speed of the machine would decide the order.
 func (l *lineWalk) farVisit(w *twin, due bool) bool {
+	const inFront = 1_000_000 * time.Second
 	for _, p := range []*conn.Pool{w.real, w.fake} {
 		v, err := p.Do(w.t.Context(), "ZSCORE", walkLine, "*")
 		if err != nil {
 			w.t.Error(err)
 			return false
 		}
-		if score, missing := v.Float(); missing == nil && int64(score) > time.Now().UnixMicro() {
-			at := time.Now()
+		score, missing := v.Float()
+		at := time.Now()
+		ahead := time.UnixMicro(int64(score)).Sub(at)
+		if missing == nil && ahead < time.Minute-inFront {
+			at, ahead = at.Add(-inFront), ahead+inFront
+		}
+		if missing == nil && ahead > 0 {
 			if !due {
 				at = at.Add(9 * time.Second)
 			}
