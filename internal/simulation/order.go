@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/lockwire/lockwire/internal/fakeredis"
@@ -28,6 +29,9 @@ type stand struct {
 // blindFor is for how long an owner who came while the slot moved may not have asked again.
 const blindFor = 15 * time.Second
 
+// shortWait is the wait of a call up to which the place kept by its undo for other calls of the owner may end before one of these asks.
+const shortWait = time.Second
+
 // queued takes in a script of a fair lock. It is called inside the server.
 func (o *object) queued(title string, c *fakeredis.Call, reply any) {
 	o.mu.Lock()
@@ -50,8 +54,9 @@ func (o *object) queued(title string, c *fakeredis.Call, reply any) {
 		case s == nil:
 		case c.Args[6] != "1":
 			s.gone = true
-		case reply == any(int64(1)): // the owner heads the queue; otherwise the lease has ended before its answer came
-			s.gone = false
+		case reply == any(int64(1)): // the owner heads the queue, for the wait of the undone call; otherwise the lease has ended before its answer came
+			wait, _ := strconv.Atoi(c.Args[5])
+			s.gone = time.Duration(wait)*time.Millisecond < shortWait
 		}
 		q.seen = members(c)
 	case "apart: Fair lock, acquire":
