@@ -79,19 +79,13 @@ func (w *world) attached(replicas ...string) { w.attachedLater(replicas, replica
 
 // attachedLater has the server say so of the replicas before a WAIT, and something else behind it. So many have come meanwhile.
 func (w *world) attachedLater(replicas, later []string, came int) {
-	arrivals := 1
-	w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
-		if cmd.Name == "WAIT" {
-			replicas = later
-			arrivals += came
-			came = 0
+	w.replicasInfo(func(section string, waits int64) string {
+		arrivals := int64(1)
+		if waits > 0 {
+			replicas, arrivals = later, arrivals+int64(came)
 		}
-		if cmd.Name == "INFO" && len(cmd.Args) > 1 && strings.EqualFold(cmd.Args[1], "stats") {
-			text := fmt.Sprintf("# Stats\r\nsync_full:%d\r\nsync_partial_ok:0\r\n", arrivals)
-			return fakeredis.Reply(fmt.Sprintf("$%d\r\n%s\r\n", len(text), text))
-		}
-		if cmd.Name != "INFO" || len(cmd.Args) < 2 || !strings.EqualFold(cmd.Args[1], "replication") {
-			return fakeredis.Run()
+		if section == "stats" {
+			return statsOf(arrivals)
 		}
 		text := fmt.Sprintf("# Replication\r\nrole:master\r\nconnected_slaves:%d\r\n", len(replicas))
 		for i, replica := range replicas {
@@ -100,13 +94,22 @@ func (w *world) attachedLater(replicas, later []string, came int) {
 			}
 			text += fmt.Sprintf("slave%d:%s\r\n", i, replica)
 		}
-		return fakeredis.Reply(fmt.Sprintf("$%d\r\n%s\r\n", len(text), text))
+		return text
 	})
 }
 
-// replicasInfo has the server say of its replicas what text returns, in the sections stats and replication.
-func (w *world) replicasInfo(text func(section string) string) {
+// statsOf is a server's INFO stats after so many arrivals of replicas.
+func statsOf(arrivals int64) string {
+	return fmt.Sprintf("# Stats\r\nsync_full:%d\r\nsync_partial_ok:0\r\n", arrivals)
+}
+
+// replicasInfo has the server say of its replicas what text returns, in the sections stats and replication, after so many WAITs.
+func (w *world) replicasInfo(text func(section string, waits int64) string) {
+	waits := int64(0)
 	w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+		if cmd.Name == "WAIT" {
+			waits++
+		}
 		if cmd.Name != "INFO" || len(cmd.Args) < 2 {
 			return fakeredis.Run()
 		}
@@ -114,7 +117,7 @@ func (w *world) replicasInfo(text func(section string) string) {
 		if section != "stats" && section != "replication" {
 			return fakeredis.Run()
 		}
-		said := text(section)
+		said := text(section, waits)
 		return fakeredis.Reply(fmt.Sprintf("$%d\r\n%s\r\n", len(said), said))
 	})
 }
@@ -316,9 +319,9 @@ func TestReplicaBetweenTwoRequests(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inShard(t, lock.Config{}, func(t *testing.T, w *world, r *replicated, c *lock.Client) {
 				var arrivals atomic.Int64
-				w.replicasInfo(func(section string) string {
+				w.replicasInfo(func(section string, _ int64) string {
 					if section == "stats" {
-						return fmt.Sprintf("# Stats\r\nsync_full:%d\r\nsync_partial_ok:0\r\n", arrivals.Load())
+						return statsOf(arrivals.Load())
 					}
 					return "# Replication\r\nrole:master\r\nslave0:ip=10.0.0.2,port=6379," + live + "\r\nmaster_replid:1\r\n"
 				})

@@ -36,9 +36,9 @@ func TestReplicaThatLoads(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inShard(t, lock.Config{}, func(t *testing.T, w *world, r *replicated, c *lock.Client) {
 				var arrivals atomic.Int64
-				w.replicasInfo(func(section string) string {
+				w.replicasInfo(func(section string, _ int64) string {
 					if section == "stats" {
-						return fmt.Sprintf("# Stats\r\nsync_full:%d\r\nsync_partial_ok:0\r\n", arrivals.Load())
+						return statsOf(arrivals.Load())
 					}
 					return fmt.Sprintf("# Replication\r\nrole:master\r\n%s\r\nmaster_replid:1\r\nmaster_repl_offset:%d\r\n", x.replicas, x.written)
 				})
