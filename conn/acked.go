@@ -118,7 +118,8 @@ type Succession struct {
 
 // Succession returns a sentinel's answer to a question sent at since or later; for a zero since the last answer is
 // enough. Answers of a sentinel without a majority, back from a partition for less than two seconds, cut off from the
-// master, or with another master than the Pool's do not count. key is ignored. Without Config.Sentinel the Succession only has Addr and Bare set.
+// master, or with another master than the Pool's do not count. key is ignored. Without Config.Sentinel the Succession only
+// has Addr and Bare set.
 func (p *Pool) Succession(ctx context.Context, key string, since time.Time) (Succession, error) {
 	if p.resolver == nil {
 		return Succession{Addr: p.cfg.Addr, Bare: true}, nil

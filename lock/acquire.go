@@ -207,7 +207,6 @@ func (r *request) acking(ctx context.Context) (*remote.Acked, error) {
 	}
 	leaves, _ := ctx.Deadline()
 	ack, err := c.replicas.New(ctx, remote.Hold{Name: r.target.name, Kind: r.target.kind.Name, Owner: r.owner}, leaves)
-	ack.Hurry(ctx)
 	return ack, notReplicated(err, c.log)
 }
 

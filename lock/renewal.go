@@ -272,7 +272,6 @@ func (r renewals) run(ctx context.Context, batches [][]*Lease, calls []script.Ca
 			err = notReplicated(err, r.client.log)
 			return unanswered(batches, err), err
 		}
-		ack.Hurry(ctx)
 		server = ack
 	}
 	replies, err := script.RunBatch(remote.Dividing(ctx), server, calls)

@@ -163,9 +163,11 @@ type Acked struct {
 type Hold struct{ Name, Kind, Owner string }
 
 // New returns an Acked for a request about h, and determines the required number of replicas. It returns a [*Shortage] if the
-// server certainly has too few. leaves is the end of the caller's interest; zero if unknown.
+// server certainly has too few. leaves is the end of the caller's interest; zero if unknown. WAIT gets three quarters of the time that
+// ctx has left after New, if that is less than Acks.Timeout.
 func (r *Replicas) New(ctx context.Context, h Hold, leaves time.Time) (*Acked, error) {
 	d := &Acked{r: r, hold: h, wait: r.acks.Timeout, leaves: leaves}
+	defer d.hurry(ctx)
 	var unknown error
 	d.succession, unknown = r.succession(ctx, h.Name, time.Time{})
 	switch d.need = r.acks.Exact; {
@@ -180,8 +182,8 @@ func (r *Replicas) New(ctx context.Context, h Hold, leaves time.Time) (*Acked, e
 	return d, nil
 }
 
-// Hurry limits the timeout of WAIT to three quarters of the remaining time of ctx.
-func (d *Acked) Hurry(ctx context.Context) {
+// hurry limits the timeout of WAIT to three quarters of the remaining time of ctx.
+func (d *Acked) hurry(ctx context.Context) {
 	if deadline, ok := ctx.Deadline(); ok {
 		d.wait = max(min(d.wait, time.Until(deadline)*3/4), time.Millisecond)
 	}
