@@ -124,6 +124,9 @@ var goroutines = map[string]string{
 	"conn/internal/pipeline/deadlines.go:Link.armLocked":  "Pool.Close, Conn.Close: the timer of a connection",
 	"conn/internal/pipeline/write.go:Link.handOverLocked": "Pool.Close, Conn.Close: writeLoop",
 	"conn/internal/sentinel/follow.go:Resolver.listen":    "Resolver.listen itself, before it returns: the reader of a subscription",
+
+	"conn/internal/sentinel/succession.go:Resolver.askAll":   "Resolver.askAll itself, before it returns: a question to each sentinel",
+	"conn/internal/sentinel/succession.go:Resolver.askAll#2": "Resolver.askAll itself, before it returns: the end of the questions",
 }
 
 func TestImports(t *testing.T) {

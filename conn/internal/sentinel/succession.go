@@ -1,11 +1,13 @@
 package sentinel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/lockwire/lockwire/internal/netfail"
@@ -32,7 +34,7 @@ var (
 	errDisputed = errors.New("a sentinel names another master")
 )
 
-// furtherFor is the time for all further sentinels, after the first answer about the replicas.
+// furtherFor is the time for all other sentinels, after the first answer about the replicas.
 const furtherFor = 250 * time.Millisecond
 
 // knownSuccession returns the last answer, if it is about the known master and was asked for at since or later, of every sentinel if so required.
@@ -61,7 +63,7 @@ func (f *Resolver) noteSuccession(s Succession, every bool) Succession {
 // enough. Answers of a sentinel without a majority, back from a partition for less than two seconds, cut off from the
 // master, or with another master than the known one do not count.
 //
-// With every, it is the answer with the most replicas of all sentinels that answer within furtherFor of the first.
+// With every, all sentinels are asked at once, and the answer is the one with the most replicas of those within furtherFor of the first.
 func (f *Resolver) Succession(ctx context.Context, since time.Time, every bool) (Succession, error) {
 	if s, ok := f.knownSuccession(since, every); ok {
 		return s, nil
@@ -75,54 +77,96 @@ func (f *Resolver) Succession(ctx context.Context, since time.Time, every bool) 
 	if s, ok := f.knownSuccession(since, every); ok {
 		return s, nil
 	}
-	v := views{epoch: -1, newest: -1, err: errUnknownMaster}
+	ask := f.askInTurn
+	if every {
+		ask = f.askAll
+	}
+	s, err := f.verdict(ask(ctx))
+	switch {
+	case err != nil:
+		return Succession{}, f.failure(fmt.Errorf("asking the sentinels for replicas: %w", err))
+	case every && ctx.Err() != nil: // the others had less time than furtherFor
+		return Succession{}, f.failure(netfail.Ended(ctx))
+	}
+	return f.noteSuccession(s, every), nil
+}
+
+// opinion is the answer of one sentinel. Its Addr is empty if there is none.
+type opinion struct {
+	Succession
+	epoch int64 // of the sentinel's configuration; below 0 if missing
+	err   error // why the sentinel cannot vouch for the master
+}
+
+// askInTurn asks one sentinel after the other until an opinion counts.
+func (f *Resolver) askInTurn(ctx context.Context) (all []opinion) {
 	for _, at := range f.list() {
-		if !f.view(ctx, at, &v) {
-			f.demote(at) // also if ctx has ended: the next caller would wait for the same sentinel
-		} else if v.answers == 1 {
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, furtherFor)
-			defer cancel()
-		}
-		if ctx.Err() != nil || v.answers > 0 && !every {
+		all = append(all, f.askSuccession(ctx, at))
+		if _, err := f.verdict(all); err == nil || ctx.Err() != nil {
 			break
 		}
 	}
-	if v.answers > 0 && v.epoch >= v.newest {
-		return f.noteSuccession(v.most, every), nil
+	return all
+}
+
+// askAll asks all sentinels at once.
+func (f *Resolver) askAll(ctx context.Context) (all []opinion) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	opinions := make(chan opinion)
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	list := f.list()
+	for _, at := range list {
+		asking.Go(func() { opinions <- f.askSuccession(ctx, at) })
 	}
-	return Succession{}, f.failure(fmt.Errorf("asking the sentinels for replicas: %w", v.err))
+	var rest *time.Timer // ends the questions that are left
+	for range list {
+		o := <-opinions
+		if o.err == nil && rest == nil {
+			rest = time.AfterFunc(furtherFor, cancel)
+			defer rest.Stop()
+		}
+		all = append(all, o)
+	}
+	return all
 }
 
-// views is what the sentinels asked so far have said.
-type views struct {
-	answers int        // about the known master
-	most    Succession // of the answers, the one with the most replicas
-	epoch   int64      // the newest epoch of an answer
-	newest  int64      // epoch of another master
-	err     error      // why the last of the others does not count
-}
-
-// view asks one sentinel, and reports whether its answer counts.
-func (f *Resolver) view(ctx context.Context, at place, v *views) bool {
-	s, epoch, err := f.askSuccession(ctx, at)
+// verdict returns the known master's succession by the opinions, or an error if none counts. A sentinel that cannot vouch for the master may
+// promote a replica, so its number of replicas counts.
+func (f *Resolver) verdict(all []opinion) (s Succession, err error) {
 	m, _, _ := f.current()
+	var vouched bool
+	var most Succession                   // with the most replicas
+	newest, other := int64(-1), int64(-2) // epochs of those that vouch for the master, and of those that name another one
+	err = errUnknownMaster
+	for _, o := range all {
+		switch {
+		case o.Addr != "" && m.seq > 0 && o.Addr != m.addr:
+			other, err = max(other, o.epoch), errDisputed
+			continue
+		case o.err != nil:
+			err = o.err
+		default:
+			newest = max(newest, o.epoch)
+			if !vouched {
+				vouched, s = true, o.Succession
+			}
+		}
+		if o.Replicas > most.Replicas {
+			most = o.Succession
+		}
+	}
 	switch {
-	case err != nil:
-		v.err = err
-		return false
-	case m.seq > 0 && s.Addr != m.addr:
-		v.newest, v.err = max(v.newest, epoch), errDisputed
-		return false
-	case epoch < v.newest:
-		v.err = errDisputed
-		return false
+	case !vouched:
+		return s, err
+	case newest <= other:
+		return s, errDisputed
+	case most.Replicas > s.Replicas:
+		s.Replicas, s.Away, s.AwayAddrs = most.Replicas, most.Away, most.AwayAddrs
 	}
-	v.answers, v.epoch = v.answers+1, max(v.epoch, epoch)
-	if s.Changes = m.seq; v.answers == 1 || s.Replicas > v.most.Replicas {
-		v.most = s
-	}
-	return true
+	s.Changes = m.seq
+	return s, nil
 }
 
 // refreshSuccession asks again, if a caller has asked before.
@@ -135,41 +179,52 @@ func (f *Resolver) refreshSuccession(ctx context.Context) {
 	}
 }
 
-// askSuccession asks one sentinel. It also returns the epoch of the sentinel's configuration; below 0 if missing.
-func (f *Resolver) askSuccession(ctx context.Context, at place) (Succession, int64, error) {
-	s := Succession{Asked: time.Now()}
+// askSuccession asks one sentinel. One that cannot vouch for the master is asked last next time, also if ctx has ended: the next caller would
+// wait for the same sentinel.
+func (f *Resolver) askSuccession(ctx context.Context, at place) opinion {
+	o := opinion{Succession: Succession{Asked: time.Now()}, epoch: -1}
 	name := f.cfg.Master
 	replies, err := f.put(ctx, at,
 		resp.Cmd("SENTINEL", "master", name), resp.Cmd("SENTINEL", "replicas", name), resp.Cmd("SENTINEL", "sentinels", name),
 		resp.Cmd("SENTINEL", "ckquorum", name))
-	if err != nil {
-		return s, -1, err
+	if err == nil {
+		err = o.read(replies, f.cfg.Map)
 	}
-	for _, v := range replies {
-		if err := v.Err(); err != nil {
-			if strings.HasPrefix(err.Error(), "NOQUORUM") {
-				return s, -1, errMinority
-			}
-			return s, -1, err
-		}
+	if m, _, _ := f.current(); err == nil && m.seq > 0 && o.Addr != m.addr {
+		err = errDisputed
 	}
-	if !reached(replies[0]) { // sentinels hear of a new master through the servers
-		return s, -1, errCutOff
+	if o.err = err; err != nil {
+		f.demote(at)
 	}
-	if !heardMajority(replies[2]) {
-		return s, -1, errUnheard
+	return o
+}
+
+// read reads the replies of a sentinel. The error is why it cannot vouch for the master.
+func (o *opinion) read(replies []resp.Value, dialed func(announced string) string) error {
+	master, replicas, sentinels, quorum := replies[0], replies[1], replies[2], replies[3]
+	if err := cmp.Or(master.Err(), replicas.Err(), sentinels.Err()); err != nil {
+		return err
 	}
-	s.Addr = f.cfg.Map(announcedIn(replies[0]))
-	s.Master = fieldOf(replies[0], "runid")
-	for replica := range replies[1].All() {
+	o.Addr, o.Master, o.epoch = dialed(announcedIn(master)), fieldOf(master, "runid"), epochIn(master)
+	for replica := range replicas.All() {
 		if eligible(replica) {
-			s.Replicas++
+			o.Replicas++
 		} else {
-			s.Away++
-			s.AwayAddrs = append(s.AwayAddrs, announcedIn(replica))
+			o.Away++
+			o.AwayAddrs = append(o.AwayAddrs, announcedIn(replica))
 		}
 	}
-	return s, epochIn(replies[0]), nil
+	switch err := quorum.Err(); {
+	case err != nil && strings.HasPrefix(err.Error(), "NOQUORUM"):
+		return errMinority
+	case err != nil:
+		return err
+	case !reached(master): // sentinels hear of a new master through the servers
+		return errCutOff
+	case !heardMajority(sentinels):
+		return errUnheard
+	}
+	return nil
 }
 
 const (

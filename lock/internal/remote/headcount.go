@@ -18,6 +18,8 @@ const (
 	lagMax = 2
 	// firstAck is the time within which a replica with all the data has acknowledged something: a replica with such a lag is silent.
 	firstAck = (lagMax + 1) * time.Second
+	// arrival is the minimum time between the connection of a replica and its first acknowledgement.
+	arrival = 10 * time.Millisecond
 )
 
 // sections are the commands for a headcount. The arrivals come first: a replica that comes between the two replies is counted now, and its
@@ -32,6 +34,7 @@ type headcount struct {
 	muted   []string // other replicas that have acknowledged nothing so far, and are not silent; Replicas.loading decides about them
 
 	attachment
+	answered time.Time
 }
 
 // attachment is comparable with the one of an earlier headcount: both are the same if no replica has come or gone.
@@ -46,8 +49,9 @@ type arrivals struct {
 	full, partial int    // with all data, and with the last changes only
 }
 
-// parseHeadcount decodes the replies to sections.
-func parseHeadcount(replies []resp.Value) (h headcount, err error) {
+// parseHeadcount decodes the replies to sections, read at a time.
+func parseHeadcount(replies []resp.Value, answered time.Time) (h headcount, err error) {
+	h.answered = answered
 	stats, err := replies[0].Text()
 	if err = errors.Join(replies[0].Err(), err); err != nil {
 		return h, fmt.Errorf("INFO stats: %w", err)
@@ -93,6 +97,7 @@ func (h *headcount) parseReplicas(text string) error {
 			h.live = append(h.live, addr)
 		}
 	}
+	h.syncing = slices.DeleteFunc(h.syncing, func(addr string) bool { return slices.Contains(h.live, addr) })
 	h.replicas = len(h.live) + len(h.silent) + len(h.syncing) + len(h.muted)
 	if !master {
 		return errNotMaster

@@ -101,12 +101,18 @@ func (r *Replicas) at(s conn.Succession) *record {
 	return st
 }
 
-// counted records n replicas able to acknowledge, by the headcount h. bare: the server counts as a server without replicas.
+// counted records n replicas able to acknowledge, by the headcount h. bare: the server counts as a server without replicas. A replica that
+// has come or gone is news until the other nodes have been asked behind the headcount.
 func (r *Replicas) counted(s conn.Succession, h headcount, n int) (bare bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	st := r.at(s)
-	st.count, st.checked, st.seen, st.syncing = n, h.attachment, true, h.syncingNotAway(s)
+	if st.changed(h) && s.Asked.Before(h.answered) {
+		st.count = max(st.count, n)
+	} else {
+		st.count, st.checked = n, h.attachment
+	}
+	st.seen, st.syncing = true, h.syncingNotAway(s)
 	switch {
 	case n > 0:
 		st.had, st.bareSince = true, time.Time{}
@@ -127,7 +133,7 @@ func (r *Replicas) bareForLong(st *record) bool {
 // succession returns other nodes' information about the server of name.
 func (r *Replicas) succession(ctx context.Context, name string, since time.Time) (conn.Succession, error) {
 	if r.server.Failover == nil {
-		return conn.Succession{Addr: r.server.Route(name), Bare: true}, nil
+		return conn.Succession{Addr: r.server.Route(name), Bare: true, Asked: time.Now()}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.acks.Timeout)
 	defer cancel()
@@ -228,7 +234,7 @@ func (d *Acked) recount(ctx context.Context) (n int, bare bool) {
 		return 0, false
 	}
 	d.r.loading(d.succession, &h, asked)
-	s, err := d.r.succession(ctx, d.hold.Name, asked.Add(-WitnessAge))
+	s, err := d.r.succession(context.WithValue(ctx, conn.EverySentinel, d.r.changed(d.succession, h)), d.hold.Name, asked.Add(-WitnessAge))
 	if err != nil {
 		return 0, false
 	}
@@ -362,7 +368,7 @@ func (d *Acked) required(ctx context.Context) (need int, err error) {
 // replaced the server by now, and the server learns of the end of a first synchronization later than the replica. After a change all sentinels
 // are asked: one may not have heard of a replica that another one promotes.
 func (d *Acked) count(ctx context.Context) (n int, bare bool, err error) {
-	h, err := parseHeadcount(d.info[:])
+	h, err := parseHeadcount(d.info[:], d.answered)
 	if err != nil {
 		return 0, false, err
 	}
@@ -376,7 +382,7 @@ func (d *Acked) count(ctx context.Context) (n int, bare bool, err error) {
 		}
 		n = d.r.candidates(h, s)
 	}
-	if n > 0 && (len(h.live) < n || len(h.syncing) > 0 || s.Away > 0) {
+	if n > 0 && (len(h.live) < n || len(h.syncing) > 0 || s.Away > 0 || d.answered.Sub(d.asked) > arrival) {
 		// A newcomer may have acknowledged in place of a candidate: WAIT returns a number only.
 		after, err := d.headcount(ctx)
 		if err != nil {
@@ -411,7 +417,11 @@ func (r *Replicas) loading(s conn.Succession, h *headcount, asked time.Time) {
 func (r *Replicas) changed(s conn.Succession, h headcount) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	st := r.at(s)
+	return r.at(s).changed(h)
+}
+
+// changed is as of Replicas. The caller has mu.
+func (st *record) changed(h headcount) bool {
 	return len(h.live) < st.count || h.replicas < st.checked.replicas || h.arrivals != st.checked.arrivals
 }
 
@@ -478,5 +488,5 @@ func (d *Acked) headcount(ctx context.Context) (headcount, error) {
 	if err != nil {
 		return headcount{}, err
 	}
-	return parseHeadcount(replies)
+	return parseHeadcount(replies, time.Now())
 }

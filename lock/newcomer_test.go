@@ -1,0 +1,190 @@
+package lock_test
+
+import (
+	"cmp"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/lock"
+)
+
+// A replica that comes while the others are waited for acknowledges in place of one that is promoted, and WAIT does not tell. The replica may
+// have gone by the time of the next question.
+func TestNewcomerDoesNotAcknowledge(t *testing.T) {
+	const live, syncing, lagging = "state=online,offset=1,lag=0", "state=send_bulk,offset=0,lag=0", "state=online,offset=1,lag=9"
+	const other = "ip=10.0.0.3,port=6379,"
+	oneAway := conn.Succession{Replicas: 1, Away: 1, AwayAddrs: []string{"10.0.0.2:6379"}}
+	for name, x := range map[string]struct {
+		known         conn.Succession
+		before, later []string
+		came          int
+		needed, acked int // 0 needed: the lock is granted
+	}{
+		"one was away, one has left":     {oneAway, nil, []string{live}, 0, 1, 0},
+		"one has left":                   {conn.Succession{Replicas: 1}, nil, []string{other + live}, 0, 1, 0},
+		"one synchronized":               {conn.Succession{Replicas: 2}, []string{syncing, other + live}, []string{live, other + live}, 0, 1, 0},
+		"one synchronized, both left":    {oneAway, []string{syncing, other + live}, nil, 0, 1, 0},
+		"one was silent, and has left":   {oneAway, []string{lagging, other + live}, []string{other + live}, 0, 1, 0},
+		"one came, and has left":         {oneAway, []string{other + live}, []string{other + live}, 1, 1, 0},
+		"one came, and synchronizes":     {oneAway, []string{other + live}, []string{syncing, other + live}, 1, 0, 1},
+		"one synchronizes all the while": {oneAway, []string{syncing, other + live}, []string{syncing, other + live}, 0, 0, 1},
+		"one is silent all the while":    {oneAway, []string{lagging, other + live}, []string{lagging, other + live}, 0, 0, 1},
+		"both are there":                 {oneAway, []string{other + live}, []string{other + live}, 0, 0, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inShard(t, lock.Config{}, func(t *testing.T, w *world, r *replicated, c *lock.Client) {
+				w.attached(other + live)
+				w.srv.Replicas(1)
+				mustUnlock(t, mustLock(t, c, "job"))
+				r.tell(func(r *replicated) {
+					x.known.Master, x.known.Addr = r.heirs.Master, r.heirs.Addr
+					r.heirs = x.known
+				})
+				w.attachedLater(x.before, x.later, x.came)
+				lease, err := c.Reentrant("job").TryLock(t.Context())
+				if x.needed == 0 {
+					if err != nil {
+						t.Fatalf("TryLock() = %v", err)
+					}
+					mustUnlock(t, lease)
+				} else if e, ok := errors.AsType[*lock.NotReplicatedError](err); !ok || e.Needed != x.needed || e.Acked != x.acked {
+					t.Errorf("TryLock() = %v, want one that needed %d and has %d", err, x.needed, x.acked)
+				}
+				w.sleep(time.Minute)
+			})
+		})
+	}
+}
+
+// Between two locks a replica comes, synchronizes and takes the server's place. The server then hears of as many replicas as before.
+func TestReplicaBetweenTwoRequests(t *testing.T) {
+	const live = "state=online,offset=1,lag=0"
+	for name, x := range map[string]struct {
+		comes   bool
+		fresh   *conn.Succession // an answer now; nil for none
+		every   *conn.Succession // of all sentinels, if it is another one
+		granted bool
+	}{
+		"a replica is promoted":            {comes: true, fresh: &conn.Succession{Master: "next", Addr: "10.0.0.3:6379", Replicas: 1, Changes: 1}},
+		"sentinels do not know yet":        {comes: true, fresh: &conn.Succession{Replicas: 2}},
+		"one sentinel does not know yet":   {comes: true, fresh: &conn.Succession{Replicas: 1}, every: &conn.Succession{Replicas: 2}},
+		"a replica comes and dies":         {comes: true, fresh: &conn.Succession{Replicas: 1, Away: 1, AwayAddrs: []string{"10.0.0.3:6379"}}, granted: true},
+		"nobody says which server is next": {comes: true},
+		"nothing happens":                  {granted: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inShard(t, lock.Config{}, func(t *testing.T, w *world, r *replicated, c *lock.Client) {
+				var arrivals atomic.Int64
+				w.replicasInfo(func(section string, _ int64) string {
+					if section == "stats" {
+						return statsOf(arrivals.Load())
+					}
+					return "# Replication\r\nrole:master\r\nslave0:ip=10.0.0.2,port=6379," + live + "\r\nmaster_replid:1\r\n"
+				})
+				r.tell(func(r *replicated) { r.heirs.Replicas = 1 })
+				w.srv.Replicas(1)
+				for range 2 {
+					mustUnlock(t, mustLock(t, c, "job"))
+				}
+				w.sleep(time.Second)
+				if x.comes {
+					arrivals.Add(1)
+				}
+				r.tell(func(r *replicated) {
+					r.mute = x.fresh == nil
+					if fresh := x.fresh; fresh != nil {
+						fresh.Master, fresh.Addr = cmp.Or(fresh.Master, r.heirs.Master), cmp.Or(fresh.Addr, r.heirs.Addr)
+						r.fresh = fresh
+					}
+					if every := x.every; every != nil {
+						every.Master, every.Addr = r.heirs.Master, r.heirs.Addr
+						r.every = every
+					}
+				})
+				lease, err := c.Reentrant("job").TryLock(t.Context())
+				if x.granted && err == nil {
+					mustUnlock(t, lease)
+				}
+				for n := 1; !x.granted && n < 50 && errors.Is(err, lock.ErrNotReplicated); n++ {
+					w.sleep(100 * time.Millisecond)
+					_, err = c.Reentrant("job").TryLock(t.Context())
+				}
+				if x.granted != (err == nil) || err != nil && !errors.Is(err, lock.ErrNotReplicated) {
+					t.Errorf("TryLock() = %v; want a lock: %v", err, x.granted)
+				}
+				w.sleep(time.Minute)
+			})
+		})
+	}
+}
+
+// A replica has come and gone. The sentinels were asked just before, which is enough for a request: no failover is as fast. They are asked again by
+// a later one.
+func TestReplicaBehindTheAnswerOfTheSentinels(t *testing.T) {
+	inShard(t, lock.Config{}, func(t *testing.T, w *world, r *replicated, c *lock.Client) {
+		var arrivals atomic.Int64
+		w.replicasInfo(func(section string, _ int64) string {
+			if section == "stats" {
+				return statsOf(arrivals.Load())
+			}
+			return "# Replication\r\nrole:master\r\nslave0:ip=10.0.0.2,port=6379,state=online,offset=1,lag=0\r\nmaster_replid:1\r\n"
+		})
+		r.tell(func(r *replicated) { r.heirs.Replicas = 1 })
+		w.srv.Replicas(1)
+		mustUnlock(t, mustLock(t, c, "job"))
+		w.sleep(time.Second)
+		arrivals.Add(1)
+		r.tell(func(r *replicated) {
+			before := r.heirs
+			before.Asked = time.Now().Add(-400 * time.Millisecond)
+			r.every = &before
+		})
+		mustUnlock(t, mustLock(t, c, "job"))
+		w.sleep(10 * time.Second)
+		r.tell(func(r *replicated) {
+			now := r.heirs
+			now.Replicas = 2
+			r.every = &now
+		})
+		_, err := c.Reentrant("job").TryLock(t.Context())
+		wantErr(t, "TryLock()", err, lock.ErrNotReplicated)
+		w.sleep(time.Minute)
+	})
+}
+
+// A replica unknown to all comes while the others are waited for, and acknowledges in place of one of them.
+func TestReplicaDuringTheWait(t *testing.T) {
+	const live, other, third = "state=online,offset=1,lag=0", "ip=10.0.0.3,port=6379,", "ip=10.0.0.4,port=6379,"
+	before := []string{live, other + live}
+	for name, x := range map[string]struct {
+		later   []string
+		came    int
+		granted bool
+	}{
+		"one hangs":       {later: []string{live, other + live, third + live}, came: 1},
+		"one has left":    {later: []string{live, third + live}, came: 1},
+		"it has left":     {later: before, came: 1},
+		"nothing happens": {later: before, granted: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inShard(t, lock.Config{}, func(t *testing.T, w *world, r *replicated, c *lock.Client) {
+				r.tell(func(r *replicated) { r.heirs.Replicas = 2 })
+				w.attached(before...)
+				w.srv.Replicas(2)
+				mustUnlock(t, mustLock(t, c, "job"))
+				w.srv.Latency(6 * time.Millisecond) // time enough to come
+				w.attachedLater(before, x.later, x.came)
+				lease, err := c.Reentrant("job").TryLock(t.Context())
+				if e, ok := errors.AsType[*lock.NotReplicatedError](err); x.granted && err == nil {
+					mustUnlock(t, lease)
+				} else if x.granted || !ok || e.Needed != 2 || e.Acked != 1 {
+					t.Errorf("TryLock() = %v; want a lock: %v", err, x.granted)
+				}
+				w.sleep(time.Minute)
+			})
+		})
+	}
+}
