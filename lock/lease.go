@@ -63,14 +63,15 @@ type leaseState struct {
 
 // releaseState is the course of a release: a hand-over without a request or, with a latch, requests until one has an answer.
 type releaseState struct {
-	latch     string       // latch key of the release, the same in every repeat; "" before the first request
-	place     any          // a place in the server's line for the release to leave; nil for none
-	repeats   *cleanup.Job // the release, while it is repeated in the background
-	repeated  bool         // a release request had no answer and may still reach the server
-	unlatched bool         // a release request may have run without leaving a latch
-	late      bool         // a late release may have run, whose latch does not tell the outcome
-	settled   bool         // outcome is final
-	awaited   bool         // of a part: when it was released, other clients were waiting
+	latch     string        // latch key of the release, the same in every repeat; "" before the first request
+	place     any           // a place in the server's line for the release to leave; nil for none
+	repeats   *cleanup.Job  // the release, while it is repeated in the background
+	doubted   time.Duration // the time before the first request without an answer, as clocks.Age
+	repeated  bool          // a release request had no answer and may still reach the server
+	unlatched bool          // a release request may have run without leaving a latch
+	late      bool          // a late release may have run, whose latch does not tell the outcome
+	settled   bool          // outcome is final
+	awaited   bool          // of a part: when it was released, other clients were waiting
 	outcome   error
 }
 

@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -111,6 +112,9 @@ func (l *Lease) awaitRenewal(ctx context.Context) {
 	}
 }
 
+// errDoubted is why a release is left to the background without a request.
+var errDoubted = errors.New("an earlier request has no answer")
+
 // release runs the release script, and a second time if the first request had no answer.
 func (l *Lease) release(ctx context.Context) error {
 	turn, err := l.state.take(ctx, l.target.name, nil, nil) // also after Close
@@ -121,16 +125,26 @@ func (l *Lease) release(ctx context.Context) error {
 		turn.give()
 		return l.settle(l.notHeld())
 	}
+	switch forgotten := l.forgotten(); { // the repeats have been given up
+	case l.state != nil && (forgotten || l.countsTwice()):
+		if err := l.repeat(turn, errDoubted); l.repeats == nil {
+			return err
+		}
+		return l.awaitRepeats(ctx)
+	case forgotten:
+		l.late = true
+	}
+	sent := l.client.clocks.Age()
 	v, err := l.giveBack(ctx)
-	if l.unsure(err) && ctx.Err() == nil && !l.countsTwice() {
+	if l.unsure(sent, err) && ctx.Err() == nil && !l.countsTwice() {
 		v, err = l.runRelease(ctx)
-		l.unsure(err)
+		l.unsure(sent, err)
 	}
 	var outcome error
 	switch {
 	case err == nil:
 		if outcome, err = l.answered(v); err != nil {
-			l.repeated = true
+			l.noteUnsure(sent, false)
 		}
 	case remote.Hopeless(err):
 		outcome, err = l.client.refused(l.target.name, err), nil

@@ -1,6 +1,8 @@
 package lock
 
 import (
+	"time"
+
 	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/lock/internal/remote"
 )
@@ -39,19 +41,22 @@ func (l *Lease) latchRefused() {
 	}
 }
 
-// unsure reports whether err leaves the outcome of a request uncertain, and notes this for the repeats.
-func (l *Lease) unsure(err error) bool {
+// unsure reports whether err leaves the outcome of a request sent at the clock's age uncertain, and notes this for the repeats.
+func (l *Lease) unsure(sent time.Duration, err error) bool {
 	if err == nil || !remote.Uncertain(err) {
 		return false
 	}
-	l.noteUnsure(netfail.DeniedInside(err))
+	l.noteUnsure(sent, netfail.DeniedInside(err))
 	return true
 }
 
-// noteUnsure notes that a request may still take effect. part: a part of the script has run, so the server may have changed the hold
+// noteUnsure notes that a request sent at the clock's age may still take effect. part: a part of the script has run, so the server may have changed the hold
 // without leaving the latch, or left the latch without changing the hold.
-func (l *Lease) noteUnsure(part bool) {
-	l.repeated, l.unlatched = true, l.unlatched || part
+func (l *Lease) noteUnsure(sent time.Duration, part bool) {
+	if !l.repeated {
+		l.repeated, l.doubted = true, sent
+	}
+	l.unlatched = l.unlatched || part
 	if part && l.state != nil {
 		l.latch = newLatch(l.target)
 	}
@@ -59,6 +64,9 @@ func (l *Lease) noteUnsure(part bool) {
 
 // countsTwice reports whether a repeat may take a further hold of the Owner: an earlier request has left no latch.
 func (l *Lease) countsTwice() bool { return l.state != nil && l.unlatched }
+
+// forgotten reports whether the server may forget the first request without an answer before a repeat arrives.
+func (l *Lease) forgotten() bool { return l.repeated && l.client.clocks.Age()-l.doubted > latchLife/2 }
 
 // leaveLatch is done with the latch, as the outcome is known. released: the request has set the latch.
 func (l *Lease) leaveLatch(released bool) {

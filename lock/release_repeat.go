@@ -12,7 +12,7 @@ import (
 // repeat leaves the release to the background. The job takes over the turn of the Owner, if the caller has it.
 func (l *Lease) repeat(turn *ownedLock, cause error) error {
 	l.warn("release not confirmed, and repeated in the background", "error", cause)
-	l.repeats = cleanup.NewJob(&repeat{lease: l, since: time.Now()}, l.serverEnd(), turn != nil)
+	l.repeats = cleanup.NewJob(&repeat{lease: l}, l.serverEnd(), turn != nil)
 	if !l.client.cleanup.Add(l.repeats) {
 		l.repeats = nil
 		l.client.table.forget(l)
@@ -44,8 +44,8 @@ func (l *Lease) keepReleased() {
 // repeat is the work of repeating a release.
 type repeat struct {
 	lease *Lease
-	since time.Time // the time of the first release
-	stale bool      // the last request was a late release
+	sent  time.Duration // the time before the last request, as clocks.Age
+	stale bool          // the last request was a late release
 }
 
 func (p *repeat) Name() string       { return p.lease.target.name }
@@ -67,11 +67,13 @@ func (p *repeat) Needed() (left bool, outcome error) {
 // Call returns the release. Its latch may have expired, or may expire before a reply arrives, or an earlier request has left none
 // and would be counted twice. A late release keeps the same latch: earlier requests may still arrive.
 func (p *repeat) Call() *remote.Call {
-	p.stale = p.stale || time.Since(p.since) > latchLife/2 || p.lease.countsTwice()
+	l := p.lease
+	p.sent = l.client.clocks.Age()
+	p.stale = p.stale || l.forgotten() || l.countsTwice()
 	if p.stale {
-		return p.lease.lateReleaseCall()
+		return l.lateReleaseCall()
 	}
-	return p.lease.releaseCall(p.lease.client.clocks.Last(p.Name()))
+	return l.releaseCall(l.client.clocks.Last(p.Name()))
 }
 
 func (p *repeat) Answered(v resp.Value, _ bool) cleanup.Result {
@@ -96,7 +98,7 @@ func (p *repeat) settle(outcome error) error {
 }
 
 func (p *repeat) Unsure(part bool) {
-	p.lease.noteUnsure(part)
+	p.lease.noteUnsure(p.sent, part)
 	p.lease.late = p.lease.late || p.stale && p.lease.state == nil // the release of an Owner goes on until it has an answer
 }
 
