@@ -2,14 +2,6 @@ package remote
 
 import "sync"
 
-// ByServer divides list by the servers of the elements' names, so that a slow server does not delay the others.
-func ByServer[T any](s *Server, list []T, name func(T) string) [][]T {
-	if s.Spread == nil || len(list) < 2 {
-		return [][]T{list}
-	}
-	return Partition(list, func(e T) string { return s.Spread.Route(name(e)) })
-}
-
 // BySlot divides list by the slots of the elements' names. With a single server all elements are in a part.
 func BySlot[T any](s *Server, list []T, name func(T) string) [][]T {
 	if s.Spread == nil {

@@ -2,13 +2,9 @@ package watchdog
 
 import (
 	"container/heap"
-	"context"
-	"maps"
-	"slices"
 	"sync/atomic"
 	"time"
 
-	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/pubsub"
 )
 
@@ -47,19 +43,13 @@ func (w *Watchdog[L]) answerAlarm(at time.Time) {
 	w.raised = w.alarmed
 	w.renewAllLocked(at)
 	for _, r := range w.endings {
-		w.checkLocked(r.lease, at)
+		w.checkLocked(r, at)
 	}
 }
 
-// checkLocked has the server asked for a lease without renewal at the time at.
-func (w *Watchdog[L]) checkLocked(l L, at time.Time) {
-	w.unchecked[l] = struct{}{}
-	w.checkAt = at
-}
-
-// hearAll handles an event of the channel for forced unlocks, together with the events in news, and returns the leases concerned: one search
-// through all leases of the client, and one round of renewals, serve all events.
-func (w *Watchdog[L]) hearAll(ev pubsub.Event, news <-chan pubsub.Event) []L {
+// hearAll handles an event of the channel for forced unlocks, together with the events in news: one search through all leases of the client,
+// and one round of renewals, serve all events.
+func (w *Watchdog[L]) hearAll(ev pubsub.Event, news <-chan pubsub.Event) {
 	forced := make(map[string]bool) // the names of locks
 	for n, ok := 1, true; ok; n++ {
 		switch ev.Kind {
@@ -77,33 +67,32 @@ func (w *Watchdog[L]) hearAll(ev pubsub.Event, news <-chan pubsub.Event) []L {
 		}
 	}
 	if len(forced) == 0 {
-		return nil
+		return
 	}
 	w.mu.Lock()
 	w.alarmed = time.Now() // after all events and before the search, so a lease added meanwhile is not missed
 	w.mu.Unlock()
-	return w.cfg.Named(forced)
+	w.tell(w.cfg.Named(forced))
 }
 
-// ask has the servers asked for leases whose locks others may have forced.
-func (w *Watchdog[L]) ask(leases []L) {
-	var renewed, others []L
+// tell makes leases due at once, before others, because their locks may have been forced.
+func (w *Watchdog[L]) tell(leases []L) {
 	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := time.Now()
 	for _, l := range leases {
 		switch r := w.cfg.Leases.Record(l); {
 		case !r.added || r.ended:
 		case !r.renewed:
-			others = append(others, l)
+			w.checkLocked(r, now)
 		case r.index < 0:
 			r.news = true
 		default:
-			heap.Remove(&w.renewals, r.index)
-			renewed = append(renewed, l)
+			heap.Remove(&r.server.renewals, r.index)
+			r.news = true
+			w.pushLocked(r, now)
 		}
 	}
-	w.mu.Unlock()
-	w.renew(renewed)
-	w.checkAll(others)
 }
 
 // listen starts listening if a lock has been held for a while, and stops if no lock is held.
@@ -111,14 +100,19 @@ func (w *Watchdog[L]) listen() {
 	a := &w.alarms
 	w.mu.Lock()
 	var held *Record[L]
-	for _, s := range []schedule[L]{w.renewals, w.endings} {
-		if len(s) > 0 {
-			held = s[0]
+	if len(w.endings) > 0 {
+		held = w.endings[0]
+	}
+	for _, s := range w.servers {
+		if len(s.renewals) > 0 {
+			held = s.renewals[0]
 		}
 	}
 	stays := a.candidate != nil && !a.candidate.ended
 	w.mu.Unlock()
 	switch {
+	case held == nil && w.under > 0: // there may be leases in no schedule
+		return
 	case held == nil && a.listening != nil && a.unused:
 		_ = a.listening.Close()
 		a.listening, a.unused = nil, false
@@ -132,56 +126,10 @@ func (w *Watchdog[L]) listen() {
 	}
 }
 
-// news returns the events for the loop; nil without a subscription, and while too many questions have no answer.
-func (w *Watchdog[L]) news() <-chan pubsub.Event {
-	if w.alarms.listening == nil || w.asking >= mostAsked {
+// news returns the events for the loop; nil without a subscription.
+func (a *alarms[L]) news() <-chan pubsub.Event {
+	if a.listening == nil {
 		return nil
 	}
-	return w.alarms.listening.Events()
-}
-
-// check asks the servers for the leases without renewal, unless further renewals are due.
-func (w *Watchdog[L]) check(at time.Time) {
-	w.mu.Lock()
-	if len(w.unchecked) == 0 || w.checkAt.After(at) || len(w.renewals) > 0 && !w.renewals[0].due.After(at) {
-		w.mu.Unlock()
-		return
-	}
-	leases := slices.Collect(maps.Keys(w.unchecked))
-	clear(w.unchecked)
-	w.mu.Unlock()
-	w.checkAll(leases)
-}
-
-func (w *Watchdog[L]) checkAll(leases []L) {
-	remote.Beside(remote.ByServer(w.cfg.Server, leases, w.cfg.Leases.Name), w.checkOn)
-}
-
-// checkOn asks a single server. Leases without an answer are checked again.
-func (w *Watchdog[L]) checkOn(leases []L) {
-	if len(leases) == 0 {
-		return
-	}
-	ctx, cancel := context.WithTimeout(w.cfg.Life, Limit(w.cfg.Term))
-	defer cancel()
-	answers, _ := w.cfg.Ask(ctx, leases, true)
-	var again []L
-	for _, n := range answers {
-		switch {
-		case n.Err != nil && !remote.Final(n.Err):
-			again = append(again, n.Lease)
-		case n.Err == nil && n.Outcome <= 0:
-			w.cfg.Leases.Denied(n.Lease, n.Outcome < 0)
-		}
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.unchecked) == 0 { // else others are to be asked for sooner
-		w.checkAt = time.Now().Add(retryMax)
-	}
-	for _, l := range again {
-		if !w.cfg.Leases.Record(l).ended {
-			w.unchecked[l] = struct{}{}
-		}
-	}
+	return a.listening.Events()
 }

@@ -16,7 +16,8 @@ type Record[L comparable] struct {
 	pause   time.Duration // pause after the last failure; 0 without a failure
 	index   int           // index in the schedule; -1 while the renewal is under way
 	ended   bool          // the lease is over and must not be scheduled again
-	news    bool          // somebody may have forced the lock since the renewal under way was sent
+	news    bool          // somebody may have forced the lock since the last renewal was sent
+	server  *server[L]    // in which a lease is scheduled for renewal, or was to be checked last; otherwise nil or an earlier one
 
 	trust trust // owned by the renewal under way
 }
@@ -30,11 +31,17 @@ const (
 	confirming       // the last renewal was unconfirmed; the next success confirms the lease
 )
 
-// schedule is a heap of records by due.
+// schedule is a heap of records: those with news, then the others, each by due.
 type schedule[L comparable] []*Record[L]
 
-func (s schedule[L]) Len() int           { return len(s) }
-func (s schedule[L]) Less(i, j int) bool { return s[i].due.Before(s[j].due) }
+func (s schedule[L]) Len() int { return len(s) }
+
+func (s schedule[L]) Less(i, j int) bool {
+	if s[i].news != s[j].news {
+		return s[i].news
+	}
+	return s[i].due.Before(s[j].due)
+}
 
 func (s schedule[L]) Swap(i, j int) {
 	s[i], s[j] = s[j], s[i]
@@ -56,25 +63,31 @@ func (s *schedule[L]) Pop() any {
 	return r
 }
 
-// takeLocked removes the first lease.
-func (s *schedule[L]) takeLocked() L { return heap.Pop(s).(*Record[L]).lease }
+// take removes the first lease.
+func (s *schedule[L]) take() *Record[L] { return heap.Pop(s).(*Record[L]) }
 
 func (w *Watchdog[L]) scheduleOf(r *Record[L]) *schedule[L] {
 	if r.renewed {
-		return &w.renewals
+		return &r.server.renewals
 	}
 	return &w.endings
 }
 
 func (w *Watchdog[L]) pushLocked(r *Record[L], due time.Time) {
-	r.due = due
+	if r.due = due; r.renewed {
+		if r.server = w.serverLocked(r.lease); r.server.busy { // the end of its round wakes the loop
+			due = time.Now().Add(listenAfter)
+		}
+	}
 	heap.Push(w.scheduleOf(r), r)
 	w.wakeLocked(due)
 }
 
 // renewAllLocked makes all renewals due, for the loop, which then takes them. Their order in the heap stays.
 func (w *Watchdog[L]) renewAllLocked(at time.Time) {
-	for _, r := range w.renewals {
-		r.due = clock.Earlier(r.due, at)
+	for _, s := range w.servers {
+		for _, r := range s.renewals {
+			r.due = clock.Earlier(r.due, at)
+		}
 	}
 }

@@ -3,12 +3,15 @@
 //
 //	watchdog.go  the Watchdog, and its record of a lease
 //	schedule.go  leases by the time at which they are due
-//	loop.go      the goroutine and its rounds
+//	server.go    the leases that are due on a server
+//	loop.go      the goroutine
+//	round.go     a round of requests to a server
 //	alarms.go    reasons to look sooner
 //
 // The watchdog knows a lease only by Leases, and the server only by the functions of Config. Invariants:
 //
-//   - A lease is in a schedule, or has a renewal or a check under way, or has ended.
+//   - A lease is in a schedule, or has a renewal under way, or has ended.
+//   - A server has a round under way at most. No server waits for the round of another.
 //   - The answer of a server that may have been replaced never extends a lease.
 package watchdog
 
@@ -70,7 +73,7 @@ type Answer[L comparable] struct {
 	Err     error
 }
 
-// Round describes a round of renewals.
+// Round describes a round of renewals on a server.
 type Round struct {
 	Renewed, Failed, Gone int           // leases; the server does not have those gone. A renewal to be confirmed is none of these
 	Lateness, Elapsed     time.Duration // delay and duration of the round
@@ -82,10 +85,7 @@ type Counters struct {
 	Lateness, MaxLateness atomic.Int64
 }
 
-// totals are the renewals sent, the counters of their outcomes, and the leases gone.
-type totals struct{ begun, renewals, failures, gone uint64 }
-
-// Watchdog keeps leases in a single goroutine. The goroutine starts with the first lease.
+// Watchdog keeps leases in a single goroutine, and in a goroutine for each round. The first goroutine starts with the first lease.
 type Watchdog[L comparable] struct {
 	Counters
 
@@ -93,35 +93,24 @@ type Watchdog[L comparable] struct {
 	wg     sync.WaitGroup
 	signal chan struct{} // buffered, 1: signalled when an event is due earlier than the loop's timer
 	alarms alarms[L]
-	begun  atomic.Uint64 // renewals sent
-	gone   atomic.Uint64 // leases that the server does not have
+	under  int            // rounds under way; owned by the loop
+	ended  chan *round[L] // rounds that have ended, for the loop
 
-	// Owned by the loop.
-	asking   int           // questions about news under way beside the loop
-	asked    time.Time     // the begin of the first one that is not reported; zero for none
-	answered chan struct{} // the end of one of them
-	reported totals        // at the last report
-
-	mu       sync.Mutex // guards the following, and the Record of each lease; taken after a lease's own
-	started  bool
-	closed   bool
-	round    int            // number of batches to send in a write
-	renewals schedule[L]    // leases with renewal
-	endings  schedule[L]    // leases without renewal
-	wake     time.Time      // time of the loop's next pass
-	watched  map[L]struct{} // leases with a deadline timer, which stands still while the machine sleeps
-	alarmed  time.Time      // of the last alarm or message
-	raised   time.Time      // of the last alarm that the loop has answered
-	// unchecked are leases without renewal, for a question to the server at checkAt: an alarm or a message is about the lease, or came
-	// between its request and the lease.
-	unchecked map[L]struct{}
-	checkAt   time.Time
+	mu      sync.Mutex // guards the following, and the Record of each lease; taken after a lease's own
+	started bool
+	closed  bool
+	servers map[string]*server[L] // by their names; those without a lease due and without a round are left out
+	endings schedule[L]           // leases without renewal
+	wake    time.Time             // time of the loop's next pass
+	watched map[L]struct{}        // leases with a deadline timer, which stands still while the machine sleeps
+	alarmed time.Time             // of the last alarm or message
+	raised  time.Time             // of the last alarm that the loop has answered
 }
 
 // New returns a Watchdog without leases.
 func New[L comparable](cfg Config[L]) *Watchdog[L] {
-	return &Watchdog[L]{cfg: cfg, signal: make(chan struct{}, 1), round: batchesAtOnce, watched: make(map[L]struct{}),
-		unchecked: make(map[L]struct{}), answered: make(chan struct{})}
+	return &Watchdog[L]{cfg: cfg, signal: make(chan struct{}, 1), ended: make(chan *round[L]), servers: make(map[string]*server[L]),
+		watched: make(map[L]struct{})}
 }
 
 // Add schedules a new lease for renewal at due, or for its end at due if the lease is not renewed. An alarm since asked, when the
@@ -133,15 +122,14 @@ func (w *Watchdog[L]) Add(l L, renewed bool, asked, due time.Time) {
 	if r.ended {
 		return
 	}
+	r.lease, r.added, r.renewed = l, true, renewed
 	if asked.Before(w.alarmed) {
 		if now := time.Now(); renewed {
 			due = clock.Earlier(due, now)
 		} else {
-			w.checkLocked(l, now)
-			w.wakeLocked(now)
+			w.checkLocked(r, now)
 		}
 	}
-	r.lease, r.added, r.renewed = l, true, renewed
 	w.pushLocked(r, due)
 }
 
@@ -155,7 +143,9 @@ func (w *Watchdog[L]) Remove(l L) {
 	}
 	r.ended = true
 	delete(w.watched, l)
-	delete(w.unchecked, l)
+	if r.server != nil {
+		delete(r.server.unchecked, l)
+	}
 }
 
 // WatchClock adds the lease to the leases checked after a sleep of the machine, because timers stand still during a sleep.
@@ -176,7 +166,12 @@ func (w *Watchdog[L]) Raise() {
 func (w *Watchdog[L]) Idle() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.renewals) == 0 && len(w.endings) == 0 && len(w.watched) == 0
+	for _, s := range w.servers {
+		if len(s.renewals) > 0 {
+			return false
+		}
+	}
+	return len(w.endings) == 0 && len(w.watched) == 0
 }
 
 // Close waits for the loop to end. The loop ends with Config.Life.

@@ -28,16 +28,16 @@ type fake struct {
 // keep returns a Watchdog of leases of 30 s renewed every 10 s. answer answers the nth renewal of a lease.
 func keep(t *testing.T, answer func(n int) (outcome int64, err error)) *Watchdog[*fake] {
 	life, end := context.WithCancel(t.Context())
-	begin, asked := time.Now(), 0
+	begin, asked := time.Now(), atomic.Int64{}
 	w := New(Config[*fake]{
 		Term: 30 * time.Second, Every: 10 * time.Second, Batch: 100, Life: life, Server: &remote.Server{},
 		Now:   func() clock.Instant { return clock.Instant{Time: time.Now()} },
 		Acked: func() bool { return false },
 		Named: func(map[string]bool) []*fake { return nil },
 		Ask: func(_ context.Context, leases []*fake, _ bool) (answers []Answer[*fake], err error) {
-			asked++
+			n := int(asked.Add(1))
 			for _, l := range leases {
-				outcome, err := answer(asked)
+				outcome, err := answer(n)
 				answers = append(answers, Answer[*fake]{l, outcome, err})
 			}
 			return answers, nil
@@ -249,7 +249,7 @@ func TestLeaseIsCheckedOnce(t *testing.T) {
 		w.Add(l, false, time.Now(), time.Now().Add(time.Hour))
 		for range 10 {
 			time.Sleep(time.Second - time.Millisecond) // not when the loop asks
-			w.ask([]*fake{l})
+			w.tell([]*fake{l})
 		}
 		synctest.Wait()
 		if most != 1 {
@@ -386,7 +386,7 @@ func TestRemovedLeaseIsNotChecked(t *testing.T) {
 		w.Add(l, false, time.Now(), time.Now().Add(time.Hour))
 		w.WatchClock(l)
 		time.Sleep(time.Millisecond)
-		w.ask([]*fake{l})
+		w.tell([]*fake{l})
 		time.Sleep(retryMax / 2)
 		synctest.Wait()
 		w.Remove(l)
@@ -469,7 +469,7 @@ func TestRoundsFitTheServer(t *testing.T) {
 			synctest.Wait()
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			return w.round
+			return w.serverLocked(nil).batches
 		}
 		if got := size(10*time.Second + Limit(w.cfg.Term)); got != batchesAtOnce/2 {
 			t.Errorf("after a late round %d batches at once, want %d", got, batchesAtOnce/2)

@@ -1,0 +1,107 @@
+package watchdog
+
+import (
+	"time"
+
+	"github.com/lockwire/lockwire/lock/internal/clock"
+)
+
+// server has the leases that are due on a server. The Watchdog's mu guards it.
+type server[L comparable] struct {
+	name     string
+	busy     bool        // a round is under way
+	batches  int         // number of batches to send in a write
+	renewals schedule[L] // leases with renewal
+	// unchecked are leases without renewal, for a question at checkAt: an alarm or a message is about the lease, or came between its
+	// request and the lease.
+	unchecked map[L]struct{}
+	checkAt   time.Time
+}
+
+// serverLocked returns the server of a lease's lock.
+func (w *Watchdog[L]) serverLocked(l L) *server[L] {
+	name := ""
+	if w.cfg.Server.Spread != nil {
+		name = w.cfg.Server.Route(w.cfg.Leases.Name(l))
+	}
+	s := w.servers[name]
+	if s == nil {
+		s = &server[L]{name: name, batches: batchesAtOnce, unchecked: make(map[L]struct{})}
+		w.servers[name] = s
+	}
+	return s
+}
+
+// checkLocked has the server asked for a lease without renewal at the time at.
+func (w *Watchdog[L]) checkLocked(r *Record[L], at time.Time) {
+	if r.server != nil {
+		delete(r.server.unchecked, r.lease)
+	}
+	r.server = w.serverLocked(r.lease)
+	r.server.unchecked[r.lease] = struct{}{}
+	r.server.checkAt = at
+	w.wakeLocked(at)
+}
+
+// recheckLocked has the server asked once more for a lease, after a pause unless others are to be asked for sooner.
+func (w *Watchdog[L]) recheckLocked(r *Record[L]) {
+	at := time.Now().Add(retryMax)
+	if s := w.serverLocked(r.lease); len(s.unchecked) > 0 {
+		at = clock.Earlier(at, s.checkAt)
+	}
+	w.checkLocked(r, at)
+}
+
+// takeLocked removes the due leases and returns a round of them, together with renewals due soon; nil if there are none. Leases whose locks
+// are on another server by now go there.
+func (w *Watchdog[L]) takeLocked(s *server[L], at time.Time) *round[L] {
+	r := &round[L]{server: s}
+	if len(s.renewals) > 0 && !s.renewals[0].due.After(at) {
+		soon := at.Add(w.cfg.Every / gather)
+		for len(s.renewals) > 0 && !s.renewals[0].due.After(soon) && len(r.due) < s.batches*w.cfg.Batch {
+			first := s.renewals.take()
+			if w.serverLocked(first.lease) != s {
+				w.pushLocked(first, first.due)
+				continue
+			}
+			first.news = false
+			r.due = append(r.due, first.lease)
+			r.Lateness = max(r.Lateness, at.Sub(first.due))
+		}
+	}
+	if len(s.unchecked) > 0 && !s.checkAt.After(at) {
+		for l := range s.unchecked {
+			if w.serverLocked(l) != s {
+				w.checkLocked(w.cfg.Leases.Record(l), at)
+				continue
+			}
+			r.unchecked = append(r.unchecked, l)
+		}
+		clear(s.unchecked)
+	}
+	if len(r.due)+len(r.unchecked) == 0 {
+		return nil
+	}
+	return r
+}
+
+// pace adapts the size of the server's next round to the result of the last round.
+func (s *server[L]) paceLocked(done, late bool) {
+	switch {
+	case done:
+		s.batches = min(s.batches+1, batchesAtOnce)
+	case late: // the round may have been too large
+		s.batches = max(s.batches/2, 1)
+	}
+}
+
+// nextLocked returns the time at which a lease is due on the server, or end if earlier. Renewals are looked at tick after now.
+func (s *server[L]) nextLocked(end, tick time.Time) time.Time {
+	if len(s.unchecked) > 0 {
+		end = clock.Earlier(end, s.checkAt)
+	}
+	if len(s.renewals) > 0 {
+		end = clock.Earlier(end, clock.Earlier(s.renewals[0].due, tick))
+	}
+	return end
+}
