@@ -43,6 +43,7 @@ func NewSentinel(w Watch) *Server {
 	for _, addr := range w.Servers {
 		t.servers[addr] = newInstance(addr)
 	}
+	t.servers[w.Master].infoAsked = time.Now().Add(-w.Chance(sentinelInfo)) // sentinels start one after the other
 	for _, addr := range w.Sentinels {
 		t.others[addr] = &fellow{instance: newInstance(addr), heard: time.Now()}
 	}
@@ -99,6 +100,7 @@ type instance struct {
 	infoAsked time.Time
 	roleSince time.Time // begin of the role reported
 	following time.Time // begin of the master reported
+	copied    int64     // the last offset reported in the role of a replica
 	told      bool      // told to follow the new master, in this failover
 }
 
@@ -118,6 +120,7 @@ type report struct {
 	linked              bool
 	downFor             time.Duration
 	offset              int64
+	replicas            []string
 }
 
 func newInstance(addr string) *instance {
@@ -197,6 +200,9 @@ func (t *sentinel) question(i *instance) {
 // reportLocked is the server's INFO.
 func (s *Server) reportLocked() report {
 	r := report{role: "master", runID: s.runID, master: s.repl.master, offset: s.repl.offset}
+	for _, f := range s.repl.feeds {
+		r.replicas = append(r.replicas, f.replica)
+	}
 	if r.master != "" {
 		r.role, r.linked = "slave", s.repl.state == "connected"
 		if !r.linked {
@@ -324,6 +330,7 @@ func (t *sentinel) current() string {
 func (t *sentinel) become(master string) {
 	from := t.master
 	t.master, t.stage, t.candidate = master, noFailover, ""
+	t.know(master)
 	for addr := range t.servers {
 		t.servers[addr] = newInstance(addr)
 	}
@@ -433,7 +440,12 @@ func (t *sentinel) read(i *instance, said report) {
 	if i.info.master != said.master {
 		i.following = now
 	}
-	i.info, i.infoAt = said, now
+	if i.info, i.infoAt = said, now; said.role == "slave" {
+		i.copied = said.offset
+	}
+	if i.addr == t.master {
+		t.know(said.replicas...)
+	}
 	if now.Before(t.tilt) {
 		return
 	}
@@ -456,6 +468,15 @@ func (t *sentinel) read(i *instance, said report) {
 	}
 }
 
+// know makes the sentinel know servers.
+func (t *sentinel) know(addrs ...string) {
+	for _, addr := range addrs {
+		if t.servers[addr] == nil {
+			t.servers[addr] = newInstance(addr)
+		}
+	}
+}
+
 // follow makes a server follow a master, or be one for "". It ends the server's connections, those of the sentinels too.
 func (t *sentinel) follow(addr, master string) {
 	sentinels := append(sortedKeys(t.others), t.s.addr)
@@ -469,8 +490,9 @@ func (t *sentinel) follow(addr, master string) {
 
 // disconnected notes the end of the connection to a server. The next one comes with the next ping.
 func (t *sentinel) disconnected(addr string) {
-	i := t.servers[addr]
-	i.cut, i.ping = true, time.Now()
+	if i := t.servers[addr]; i != nil {
+		i.cut, i.ping = true, time.Now()
+	}
 }
 
 // reconfigure makes the remaining replicas follow the new master, and ends the failover when all follow, or when late.
@@ -513,7 +535,7 @@ func (s *Server) Unfit() (addrs []string) {
 	}
 	for _, addr := range sortedKeys(s.sentinel.servers) {
 		i := s.sentinel.servers[addr]
-		if addr != s.sentinel.master && (i.down || i.cut && time.Since(i.pong) > cutCandidate || time.Since(i.pong) > silentCandidate || i.offset() == 0) {
+		if addr != s.sentinel.master && (i.down || i.cut && time.Since(i.pong) > cutCandidate || time.Since(i.pong) > silentCandidate || i.copied == 0) {
 			addrs = append(addrs, addr)
 		}
 	}

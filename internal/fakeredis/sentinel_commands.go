@@ -104,9 +104,9 @@ func spaced(addr string) string {
 	return host + " " + port
 }
 
-// describe is the answer to SENTINEL master.
+// describe is the answer to SENTINEL master: until the end of a failover the former master, with the epoch of the next.
 func (t *sentinel) describe() pairs {
-	m := t.servers[t.current()]
+	m := t.servers[t.master]
 	words := t.common(m, t.watch.Name, "master")
 	return append(words, "config-epoch", strconv.FormatInt(t.config, 10), "num-slaves", strconv.Itoa(len(t.servers)-1),
 		"num-other-sentinels", strconv.Itoa(len(t.others)), "quorum", strconv.Itoa(t.watch.Quorum),
@@ -124,16 +124,8 @@ func (t *sentinel) replica(i *instance) pairs {
 		host, port, _ = net.SplitHostPort(i.info.master)
 	}
 	return append(t.common(i, i.addr, "slave"), "master-link-down-time", milliseconds(i.info.downFor), "master-link-status", status,
-		"master-host", host, "master-port", port, "slave-priority", "100", "slave-repl-offset", strconv.FormatInt(i.offset(), 10),
+		"master-host", host, "master-port", port, "slave-priority", "100", "slave-repl-offset", strconv.FormatInt(i.copied, 10),
 		"replica-announced", "1")
-}
-
-// offset is the offset of a replica; a master's own offset does not count.
-func (i *instance) offset() int64 {
-	if i.info.role == "slave" {
-		return i.info.offset
-	}
-	return 0
 }
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
@@ -149,6 +141,9 @@ func (t *sentinel) common(i *instance, name, kind string) pairs {
 	}
 	if i.cut {
 		flags = append(flags, "disconnected")
+	}
+	if kind == "master" && t.stage != noFailover {
+		flags = append(flags, "failover_in_progress")
 	}
 	host, port, _ := net.SplitHostPort(i.addr)
 	silent := time.Duration(0)

@@ -28,10 +28,11 @@ type Succession struct {
 
 // Reasons for not believing a sentinel: its view may be outdated.
 var (
-	errMinority = errors.New("the sentinel does not reach a majority")
-	errUnheard  = errors.New("the sentinel has not heard from a majority lately")
-	errCutOff   = errors.New("the sentinel does not reach the master")
-	errDisputed = errors.New("a sentinel names another master")
+	errMinority  = errors.New("the sentinel does not reach a majority")
+	errUnheard   = errors.New("the sentinel has not heard from a majority lately")
+	errCutOff    = errors.New("the sentinel does not reach the master")
+	errReplacing = errors.New("the sentinel replaces the master")
+	errDisputed  = errors.New("a sentinel names another master")
 )
 
 // furtherFor is the time for all other sentinels, after the first answer about the replicas.
@@ -215,6 +216,9 @@ func (o *opinion) read(replies []resp.Value, dialed func(announced string) strin
 		}
 	}
 	switch err := quorum.Err(); {
+	case flagged(master, ",failover_in_progress,"): // it still describes the former master, perhaps with the epoch of the next
+		o.epoch--
+		return errReplacing
 	case err != nil && strings.HasPrefix(err.Error(), "NOQUORUM"):
 		return errMinority
 	case err != nil:

@@ -3,6 +3,7 @@ package sentinel_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -95,6 +96,41 @@ func TestSuccessionOfEverySentinel(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestSuccessionBesideALeader: the sentinel that leads a failover describes the former master to its end, with the epoch of the next one. It neither
+// vouches for the former master nor disputes the next one.
+func TestSuccessionBesideALeader(t *testing.T) {
+	for name, x := range map[string]struct {
+		known, others string
+		epoch         int // of the others
+		replicas      int // 0: an error
+	}{
+		"the client has followed":     {serverB, serverB, 2, 1},
+		"the client has not followed": {serverA, serverB, 2, 0},
+		"no replica is promoted yet":  {serverA, serverA, 1, 2},
+	} {
+		for _, every := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", every ", every), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					well := replica("flags", "slave", "last-ok-ping-reply", "900", "slave-repl-offset", "14")
+					w := newWorld()
+					r := w.resolver(one, two, three)
+					if x.known == serverB {
+						w.promote(2, one, two, three)
+					}
+					lands(t, r, x.known)
+					w.views[one] = view{master: serverA, epoch: 2, flags: "master,failover_in_progress,force_failover", replicas: []string{well, well}}
+					w.views[two] = view{master: x.others, epoch: x.epoch, replicas: []string{well}}
+					w.views[three] = w.views[two]
+					s, err := r.Succession(t.Context(), time.Now(), every)
+					if (err != nil) != (x.replicas == 0) || s.Replicas != x.replicas {
+						t.Errorf("Succession() = %+v, %v, want %d replicas", s, err, x.replicas)
+					}
+				})
+			})
+		}
 	}
 }
 
