@@ -120,12 +120,10 @@ func (r *request) ask(ctx context.Context) (granted bool, left time.Duration, er
 		r.loseHolds()
 		return false, left, nil
 	}
-	if err := r.acknowledged(ctx, ack); err != nil {
-		r.undo(start, false)
-		r.why.answer = err
-		return false, 0, err
-	}
 	g.start = start
+	if g.refused = r.acknowledged(ctx, ack); g.refused != nil {
+		r.why.answer = g.refused
+	}
 	err = r.granted(g)
 	return err == nil, 0, err
 }
@@ -223,10 +221,14 @@ func (r *request) acknowledged(ctx context.Context, ack *remote.Acked) error {
 	return notReplicated(err, r.client.log)
 }
 
-// granted makes a lease of g, unless the lease has already ended or the client is closed.
+// granted makes a lease of g, unless g is refused here, the lease has already ended, or the client is closed. Otherwise g is undone.
 func (r *request) granted(g grant) error {
 	c := r.client
-	if r.target.kind.unowned {
+	switch {
+	case r.target.kind.unowned && g.refused != nil:
+		r.undo(g.start, false)
+		return g.refused
+	case r.target.kind.unowned:
 		if r.latch != "" {
 			c.cleanup.SettleLatch(r.target.name, r.latch, r.unsure, r.last)
 			r.endDoubt()
@@ -240,11 +242,14 @@ func (r *request) granted(g grant) error {
 	}
 	holds := own.with(k, g.count, g.token)
 	l.period = holds.period
-	var refused error
-	if l.since = c.now(); g.start.Elapsed(l.since) >= validity(l.term) {
+	l.since = c.now()
+	refused := g.refused
+	switch {
+	case refused != nil:
+	case g.start.Elapsed(l.since) >= validity(l.term):
 		r.why.noteRefusal()
 		refused = r.target.grantedLate(c)
-	} else if !c.table.register(l) {
+	case !c.table.register(l):
 		refused = ErrClosed
 	}
 	for _, other := range r.lostBefore(l, g) {

@@ -226,3 +226,39 @@ func TestHoldsOfTheOtherHalf(t *testing.T) {
 		})
 	}
 }
+
+// A further hold that no replica acknowledges is a first one: the other holds are lost, and the lock is free.
+func TestFurtherHoldThatIsAFirstOneAndNotAcknowledged(t *testing.T) {
+	for kind, of := range map[string]func(c *lock.Client) *lock.Handle{
+		"reentrant": func(c *lock.Client) *lock.Handle { return &c.Reentrant("job").Handle },
+		"fair":      func(c *lock.Client) *lock.Handle { return &c.Fair("job").Handle },
+		"read":      func(c *lock.Client) *lock.Handle { return &readHalf(c, "job").Handle },
+		"write":     func(c *lock.Client) *lock.Handle { return &writeHalf(c, "job").Handle },
+		"group":     func(c *lock.Client) *lock.Handle { return &c.FasterMulti("job", "1", "2").Handle },
+	} {
+		t.Run(kind, func(t *testing.T) {
+			inShard(t, lock.Config{}, func(t *testing.T, w *world, r *replicated, c *lock.Client) {
+				r.tell(func(r *replicated) { r.heirs.Replicas = 1 })
+				w.srv.Replicas(1)
+				job, owner := of(c), lock.As(c.NewOwner())
+				outer := mustHave(t, job, owner)
+				w.srv.Replicas(0)
+				_, err := job.TryLock(t.Context(), owner)
+				wantErr(t, "TryLock() of a well hold", err, lock.ErrNotReplicated)
+				if err := outer.Err(); err != nil {
+					t.Errorf("Err() of a well hold = %v", err)
+				}
+				w.sleep(time.Second)
+				w.srv.Do("DEL", "job")
+				_, err = job.TryLock(t.Context(), owner)
+				wantErr(t, "TryLock()", err, lock.ErrNotReplicated)
+				lostBecause(t, outer.Err(), lock.Forced)
+				w.sleep(time.Second)
+				if w.srv.Do("EXISTS", "job") != int64(0) {
+					t.Error("the lock is taken")
+				}
+				w.sleep(latchLife)
+			})
+		})
+	}
+}

@@ -307,11 +307,12 @@ type questions struct {
 
 // grant is a lock that a request has got, from the server or by a hand-over.
 type grant struct {
-	start  clock.Instant // before the request
-	count  int64         // the holds of the owner
-	token  int64
-	values string       // of a group: those that the Owner did not have before, with spaces between them
-	series turns.Series // the series of hand-overs that includes the grant
+	start   clock.Instant // before the request
+	count   int64         // the holds of the owner
+	token   int64
+	values  string       // of a group: those that the Owner did not have before, with spaces between them
+	series  turns.Series // the series of hand-overs that includes the grant
+	refused error        // too few replicas acknowledged
 }
 
 // handedOver is the outcome of a hand-over for the waiter.
