@@ -132,6 +132,40 @@ func TestRepeatOfAReleaseWithoutALatch(t *testing.T) {
 	})
 }
 
+// A former master has confirmed the release of a hold, and the next one counts it while the slot migrates. It releases the next hold all the same.
+func TestReleaseBesideMoreHoldsThanKnown(t *testing.T) {
+	inFleet(t, lock.Config{}, func(t *testing.T, f *fleet) {
+		job, owner := f.client.Reentrant("mylock"), f.client.NewOwner()
+		var holds []*lock.Lease
+		for range 3 {
+			hold, err := job.Lock(t.Context(), lock.As(owner))
+			if err != nil {
+				t.Fatal(err)
+			}
+			holds = append(holds, hold)
+		}
+		if err := holds[2].Unlock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		f.servers[0].Do("HINCRBY", "mylock", owner.String(), "1")
+		f.servers[1].Do("CLUSTER", "SETSLOT", "1711", "IMPORTING", f.servers[0].Cluster().ID)
+		f.servers[0].Do("CLUSTER", "SETSLOT", "1711", "MIGRATING", f.servers[1].Cluster().ID)
+		if err := holds[1].Unlock(t.Context()); err != nil {
+			t.Errorf("Unlock of the inner hold = %v", err)
+		}
+		if err := holds[0].Err(); err != nil {
+			t.Errorf("Err of the outer hold = %v", err)
+		}
+		if n := f.servers[0].Do("HGET", "mylock", owner.String()); n != "2" {
+			t.Errorf("the owner has %v holds, want 2", n)
+		}
+		if err := holds[0].Unlock(t.Context()); err != nil {
+			t.Errorf("Unlock = %v", err)
+		}
+		f.servers[0].Do("CLUSTER", "SETSLOT", "1711", "STABLE")
+	})
+}
+
 // A master that has been replaced and does not know is not asked about itself.
 func TestReplacedMasterIsNoWitness(t *testing.T) {
 	inFleet(t, lock.Config{}, func(t *testing.T, f *fleet) {

@@ -172,7 +172,7 @@ func (l *leaver) leaving(t transition, reply resp.Value) string {
 }
 
 // A request that is late, or misses a key that existed a moment ago, has no effect and may be repeated. A release of one of
-// several holds runs only if the hold count is the caller's: a smaller count is the release's own effect.
+// several holds runs only if the hold count is no less than the caller's: a smaller count is the release's own effect.
 func TestServerApartRefuses(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
 		latch, release := setLatch(0), apartSource(kinds.All()["reentrant"]["release"])
@@ -188,7 +188,7 @@ func TestServerApartRefuses(t *testing.T) {
 			"as many as expected": {expected: 2, answer: "int 0", left: "1"},
 			"it was done before":  {expected: 3, answer: "int 0", left: "2"},
 			"fewer than expected": {expected: 4, answer: "null", left: "2"},
-			"more than expected":  {expected: 1, answer: "null", left: "2"},
+			"more than expected":  {expected: 1, answer: "int 0", left: "1"},
 		} {
 			s.Do("FLUSHALL")
 			s.Do("HSET", setLock, setOwners[0], 2)

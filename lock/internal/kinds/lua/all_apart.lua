@@ -4,7 +4,7 @@
 -- then touches none of them.
 -- KEYS  1 lock
 -- ARGV  1 server's time in ms after which it is too late  2 1 if it may run where the slot is leaving: there no key can be made
---       3 owner whose hold count has to be  4 so much ('': no matter)  5 number of other keys  6.. each of them, and 1 behind it if it
+--       3 owner whose hold count has to be  4 at least so much ('': no matter)  5 number of other keys  6.. each of them, and 1 behind it if it
 --       was there a moment ago, 2 more if it is none of the script's KEYS, and 4 more if the script can do without it  then the
 --       ARGV of the script
 -- Returns what the script does; 0 or 1 as a release would whose outcome is there already; the error TRYAGAIN for: not now.
@@ -44,7 +44,7 @@ for i = 6 + 2 * others, #given do
     table.insert(ARGV, given[i])
 end
 local count = expected and tonumber(server.call('hget', KEYS[1], owner) or 0)
-if expected and count ~= expected and count > 0 then
+if expected and count < expected and count > 0 then
     return count == expected - 1 and 0 or nil
 end
 local redis = {status_reply = server.status_reply, error_reply = server.error_reply}
