@@ -83,11 +83,20 @@ func (w *Watchdog[L]) pushLocked(r *Record[L], due time.Time) {
 	w.wakeLocked(due)
 }
 
-// renewAllLocked makes all renewals due, for the loop, which then takes them. Their order in the heap stays.
+// renewAllLocked makes all renewals due, for the loop, which then takes them. Their order in the heap stays. Leases whose locks are on another
+// server by now go there: the old one may hang.
 func (w *Watchdog[L]) renewAllLocked(at time.Time) {
+	var moved []*Record[L]
 	for _, s := range w.servers {
 		for _, r := range s.renewals {
 			r.due = clock.Earlier(r.due, at)
+			if w.serverLocked(r.lease) != s {
+				moved = append(moved, r)
+			}
 		}
+	}
+	for _, r := range moved {
+		heap.Remove(&r.server.renewals, r.index)
+		w.pushLocked(r, r.due)
 	}
 }
