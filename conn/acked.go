@@ -102,6 +102,8 @@ type Succession struct {
 	// Replicas is the number of replicas that could become the master now, to the knowledge of the deciders. Replicas
 	// configured never to become the master count too.
 	Replicas int
+	// ReplicaAddrs are the announced addresses of these replicas. A cluster does not report them.
+	ReplicaAddrs []string
 	// Away is the number of other known replicas, which may return at any moment. With sentinels these are replicas
 	// that are down, have not answered for some seconds, or have not been seen following the master yet. A cluster
 	// does not report them.

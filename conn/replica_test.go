@@ -3,6 +3,7 @@ package conn_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"slices"
@@ -484,7 +485,7 @@ func TestSuccessionIsAskedAgain(t *testing.T) {
 		add := func() {
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			f.replicas = append(f.replicas, bulks("flags", "slave"))
+			f.replicas = append(f.replicas, bulks("flags", "slave", "ip", fmt.Sprint("10.0.0.", 2+len(f.replicas)), "port", "6379"))
 		}
 		add()
 		time.Sleep(time.Millisecond)

@@ -24,7 +24,7 @@ const NoTryAgain contextKey = 0
 const Leaves contextKey = 1
 
 // EverySentinel is the key of a context value. With the value true, [Pool.Succession] asks all known sentinels for an answer, not the first that
-// has one, and returns the answer with the most replicas: a sentinel may learn of a new replica ten seconds later than another one, which
+// has one, and returns one with the replicas of all answers: a sentinel may learn of a new replica ten seconds later than another one, which
 // promotes the replica before. A sentinel that does not answer within 250 ms of the first answer is left out.
 const EverySentinel contextKey = 2
 

@@ -188,7 +188,7 @@ func TestGrantWithoutReplica(t *testing.T) {
 func TestAllAcknowledge(t *testing.T) {
 	const live, syncing = "state=online,offset=1,lag=0", "state=send_bulk,offset=0,lag=0"
 	const other, third = "ip=10.0.0.3,port=6379,", "ip=10.0.0.4,port=6379,"
-	back := []string{"10.0.0.2:6379"}
+	back, both := []string{"10.0.0.2:6379"}, []string{"10.0.0.2:6379", "10.0.0.3:6379"}
 	for name, x := range map[string]struct {
 		before   []string // the replicas that the server hears of when a lock is granted first
 		known    conn.Succession
@@ -213,6 +213,10 @@ func TestAllAcknowledge(t *testing.T) {
 		"one is promoted, one is back":             {[]string{other + live}, conn.Succession{Replicas: 1, Away: 1, AwayAddrs: back}, []string{live}, conn.Succession{Replicas: 1, Away: 1, AwayAddrs: back}, 1, 2},
 		"one is promoted, one synchronizes":        {[]string{other + live}, conn.Succession{Replicas: 1, Away: 1, AwayAddrs: back}, []string{syncing}, conn.Succession{Replicas: 1, Away: 1, AwayAddrs: back}, 0, 1},
 		"both are there, one for the server":       {[]string{live, other + live}, conn.Succession{Replicas: 1, Away: 1, AwayAddrs: back}, []string{live, other + live}, conn.Succession{Replicas: 1, Away: 1, AwayAddrs: back}, 2, 0},
+		"one comes, one is promoted":               {[]string{live, other + live}, conn.Succession{Replicas: 2, ReplicaAddrs: both}, []string{live, third + live}, conn.Succession{Replicas: 2, ReplicaAddrs: both}, 2, 3},
+		"one comes in place of one that is down":   {[]string{live, other + live}, conn.Succession{Replicas: 2, ReplicaAddrs: both}, []string{live, third + live}, conn.Succession{Replicas: 1, ReplicaAddrs: back, Away: 1, AwayAddrs: both[1:]}, 2, 0},
+		"one known by name begins from scratch":    {[]string{live, other + live}, conn.Succession{Replicas: 2, ReplicaAddrs: both}, []string{live, other + syncing}, conn.Succession{Replicas: 2, ReplicaAddrs: both}, 1, 0},
+		"all have other names to the sentinels":    {[]string{live, other + live}, conn.Succession{Replicas: 2, ReplicaAddrs: []string{"a:6379", "b:6379"}}, []string{live, other + live}, conn.Succession{Replicas: 2, ReplicaAddrs: []string{"a:6379", "b:6379"}}, 2, 0},
 		"the server was started anew":              {[]string{live}, conn.Succession{Replicas: 1}, []string{live}, conn.Succession{Replicas: 1, Master: "before"}, 1, 0},
 		"another was the master for a moment":      {[]string{live}, conn.Succession{Replicas: 1, Away: 1}, []string{live}, conn.Succession{Replicas: 1, Away: 1, Master: "another", Changes: 2}, 1, 1},
 	} {

@@ -9,8 +9,8 @@
 // happen for 10 to 45 seconds: on the network, to processes and to the server. Then all is sound for 40 seconds, the workers
 // end, and all clients are closed.
 //
-// A third of the seeds have a master, two replicas and three sentinels, with a private network between all six: any of the six
-// hangs, dies, comes back with its data or without, is cut off from some peers in either direction or both, or hears everything
+// A third of the seeds have a master, two replicas and three sentinels, with a private network between all six, and half of these may get a third
+// replica, unknown to the sentinels at first. Any of them hangs, dies, comes back with its data or without, is cut off from some peers in either direction or both, or hears everything
 // late. Clients are cut off from some servers. Clients ask for the default acknowledgements. A lease is good if the server
 // named by the newest configuration of the sentinels has the lease. After such a storm all is sound for 75 seconds.
 //

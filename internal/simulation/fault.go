@@ -21,7 +21,7 @@ func (w *world) faults() []fault {
 	common := append(limitFaults(), clientFaults()...)
 	switch {
 	case w.group != nil:
-		return append(common, groupFaults()...)
+		return append(common, w.group.faults()...)
 	case w.shards != nil:
 		return append(common, shardFaults()...)
 	}

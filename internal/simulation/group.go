@@ -15,7 +15,7 @@ import (
 
 // The deployments.
 const (
-	Replicas = "replicas" // a master, two replicas and three sentinels
+	Replicas = "replicas" // a master, two or three replicas, and three sentinels
 	Cluster  = "cluster"  // three masters and a replica of each
 	Others   = "others"   // a single server, or five
 )
@@ -42,7 +42,7 @@ const warmUp = 12 * time.Second
 // masterName is the sentinels' name of the master.
 const masterName = "prime"
 
-// group is a master, two replicas, and three sentinels to replace the master.
+// group is a master, two replicas, and three sentinels to replace the master. Half of the groups may get a third replica.
 type group struct {
 	world     *world // constant, like the following
 	network   *fakeredis.Network
@@ -52,6 +52,7 @@ type group struct {
 	addrs     []string // of the servers, then of the sentinels
 	nodes     map[string]*fakeredis.Server
 	downAfter time.Duration
+	spare     *fakeredis.Server // the third replica before it comes, or nil; only for Run's goroutine
 
 	mu        sync.Mutex // guards the following; no server's mutex is taken under mu
 	now       int        // the master by the latest configuration
@@ -67,25 +68,27 @@ const nodesOfAKind = 3
 
 func newGroup(w *world) *group {
 	d := newDice(w.seed, "group")
+	servers := nodesOfAKind + d.n(2)
 	g := &group{
 		world: w, dice: d, nodes: map[string]*fakeredis.Server{}, lagged: map[string]time.Duration{},
-		sound: make([]bool, nodesOfAKind), away: make([]time.Time, nodesOfAKind),
+		sound: make([]bool, servers), away: make([]time.Time, servers),
 		jitter:    pick(d, []time.Duration{time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond}),
 		downAfter: pick(d, []time.Duration{500 * time.Millisecond, time.Second, 3 * time.Second}),
 	}
-	for _, kind := range []string{"10.0.0.%d:6379", "10.1.0.%d:26379"} {
-		for i := range nodesOfAKind {
-			g.addrs = append(g.addrs, fmt.Sprintf(kind, i+1))
-		}
+	for i := range servers {
+		g.addrs = append(g.addrs, fmt.Sprintf("10.0.0.%d:6379", i+1))
+	}
+	for i := range nodesOfAKind {
+		g.addrs = append(g.addrs, fmt.Sprintf("10.1.0.%d:26379", i+1))
 	}
 	g.network = fakeredis.NewNetwork(g.delay)
 	watch := fakeredis.Watch{
-		Name: masterName, Master: g.addrs[0], Servers: g.addrs[:nodesOfAKind], Sentinels: g.addrs[nodesOfAKind:],
+		Name: masterName, Master: g.addrs[0], Servers: g.addrs[:nodesOfAKind], Sentinels: g.addrs[servers:],
 		Quorum: 2, DownAfter: g.downAfter, Failover: pick(d, []time.Duration{2 * time.Second, 5 * time.Second}), Chance: d.upTo,
 	}
 	for i, addr := range g.addrs {
 		s := fakeredis.New()
-		if i < nodesOfAKind {
+		if i < servers {
 			g.servers = append(g.servers, s)
 		} else {
 			s = fakeredis.NewSentinel(watch)
@@ -94,8 +97,12 @@ func newGroup(w *world) *group {
 		g.network.Join(addr, s)
 		g.nodes[addr] = s
 	}
-	for _, s := range g.servers[1:] {
+	for _, s := range g.servers[1:nodesOfAKind] {
 		s.ReplicaOf(g.addrs[0])
+	}
+	for _, s := range g.servers[nodesOfAKind:] {
+		s.Kill()
+		g.spare = s
 	}
 	return g
 }
@@ -137,7 +144,7 @@ func (g *group) dial(ctx context.Context, addr string) (net.Conn, error) {
 // config is how a client finds the master.
 func (g *group) config(d *dice) conn.Sentinel {
 	return conn.Sentinel{
-		Master: masterName, Addrs: g.addrs[nodesOfAKind+d.n(nodesOfAKind):], PollInterval: pick(d, []time.Duration{0, time.Second, -1}),
+		Master: masterName, Addrs: g.addrs[len(g.servers)+d.n(nodesOfAKind):], PollInterval: pick(d, []time.Duration{0, time.Second, -1}),
 	}
 }
 
@@ -169,7 +176,7 @@ func (g *group) end() {
 func (g *group) judgeReplicas() {
 	want := strings.Join(g.master().Dump(), "\n")
 	for i, s := range g.servers {
-		if got := strings.Join(s.Dump(), "\n"); got != want {
+		if got := strings.Join(s.Dump(), "\n"); got != want && s != g.spare {
 			g.world.violate(nil, "s%d has\n%s\nand the master\n%s", i, got, want)
 		}
 	}
@@ -227,7 +234,7 @@ func (g *group) index() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if epoch > g.epoch {
-		for i, addr := range g.addrs[:nodesOfAKind] {
+		for i, addr := range g.addrs[:len(g.servers)] {
 			if addr == named {
 				g.promotedLocked(i, epoch)
 			}

@@ -4,16 +4,21 @@ import (
 	"time"
 )
 
-// groupFaults are the faults of a master with replicas and sentinels.
-func groupFaults() []fault {
+// faults are the faults of a master with replicas and sentinels.
+func (g *group) faults() []fault {
 	of := func(which func(g *group, d *dice) int, what func(g *group, d *dice, i int)) func(w *world, d *dice) {
 		return func(w *world, d *dice) { what(w.group, d, which(w.group, d)) }
 	}
 	master := func(g *group, _ *dice) int { return g.index() }
-	replica := func(g *group, d *dice) int { return (g.index() + 1 + d.n(nodesOfAKind-1)) % nodesOfAKind }
-	server := func(_ *group, d *dice) int { return d.n(nodesOfAKind) }
-	sentinel := func(_ *group, d *dice) int { return nodesOfAKind + d.n(nodesOfAKind) }
+	replica := func(g *group, d *dice) int { return (g.index() + 1 + d.n(len(g.servers)-1)) % len(g.servers) }
+	server := func(g *group, d *dice) int { return d.n(len(g.servers)) }
+	sentinel := func(g *group, d *dice) int { return len(g.servers) + d.n(nodesOfAKind) }
+	comes := 0
+	if g.spare != nil {
+		comes = 12
+	}
 	return []fault{
+		{"replica comes", comes, false, func(*world, *dice) { g.grow() }},
 		{"failover", 4, false, (*world).failoverFault},
 		{"master hangs", 5, false, of(master, (*group).hang)},
 		{"master dies", 3, false, of(master, func(g *group, d *dice, i int) { g.die(d, i, true) })},
@@ -37,6 +42,16 @@ func groupFaults() []fault {
 // failoverFault makes a sentinel replace a serving master.
 func (w *world) failoverFault(d *dice) {
 	pick(d, w.group.sentinels).Do("SENTINEL", "FAILOVER", masterName)
+}
+
+// grow gives the group its third replica, without data. The sentinels learn of the replica from the master, each within ten seconds.
+func (g *group) grow() {
+	if s := g.spare; s != nil {
+		g.spare = nil
+		s.ReplicaOf(g.addrs[g.index()])
+		s.Revive(false)
+		g.world.report.Events["a third replica"]++
+	}
 }
 
 // outage is for how long a node does nothing: often for longer than it takes to be replaced.
@@ -75,7 +90,7 @@ func (g *group) cut(d *dice, i int) {
 	some, way := d.n(3), d.n(4)
 	var others []string
 	for j, addr := range g.addrs {
-		if j != i && (some == 0 || (j < nodesOfAKind) == (some == 1)) {
+		if j != i && (some == 0 || (j < len(g.servers)) == (some == 1)) {
 			others = append(others, addr)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,14 +17,15 @@ import (
 
 // Succession is a sentinel's view of the replicas that may take the master's place. conn.Succession explains the fields.
 type Succession struct {
-	Master    string
-	Addr      string
-	Replicas  int
-	Away      int
-	AwayAddrs []string
-	Bare      bool
-	Asked     time.Time
-	Changes   uint64
+	Master       string
+	Addr         string
+	Replicas     int
+	ReplicaAddrs []string
+	Away         int
+	AwayAddrs    []string
+	Bare         bool
+	Asked        time.Time
+	Changes      uint64
 }
 
 // Reasons for not believing a sentinel: its view may be outdated.
@@ -64,7 +66,7 @@ func (f *Resolver) noteSuccession(s Succession, every bool) Succession {
 // enough. Answers of a sentinel without a majority, back from a partition for less than two seconds, cut off from the
 // master, or with another master than the known one do not count.
 //
-// With every, all sentinels are asked at once, and the answer is the one with the most replicas of those within furtherFor of the first.
+// With every, all sentinels are asked at once, and the answer has the replicas of all answers within furtherFor of the first.
 func (f *Resolver) Succession(ctx context.Context, since time.Time, every bool) (Succession, error) {
 	if s, ok := f.knownSuccession(since, every); ok {
 		return s, nil
@@ -134,11 +136,11 @@ func (f *Resolver) askAll(ctx context.Context) (all []opinion) {
 }
 
 // verdict returns the known master's succession by the opinions, or an error if none counts. A sentinel that cannot vouch for the master may
-// promote a replica, so its number of replicas counts.
+// promote a replica, so its replicas count.
 func (f *Resolver) verdict(all []opinion) (s Succession, err error) {
 	m, _, _ := f.current()
 	var vouched bool
-	var most Succession                   // with the most replicas
+	var replicas []string
 	newest, other := int64(-1), int64(-2) // epochs of those that vouch for the master, and of those that name another one
 	err = errUnknownMaster
 	for _, o := range all {
@@ -154,19 +156,17 @@ func (f *Resolver) verdict(all []opinion) (s Succession, err error) {
 				vouched, s = true, o.Succession
 			}
 		}
-		if o.Replicas > most.Replicas {
-			most = o.Succession
-		}
+		replicas = append(replicas, o.ReplicaAddrs...)
 	}
 	switch {
 	case !vouched:
 		return s, err
 	case newest <= other:
 		return s, errDisputed
-	case most.Replicas > s.Replicas:
-		s.Replicas, s.Away, s.AwayAddrs = most.Replicas, most.Away, most.AwayAddrs
 	}
-	s.Changes = m.seq
+	slices.Sort(replicas)
+	s.ReplicaAddrs = slices.Compact(replicas)
+	s.Replicas, s.Changes = len(s.ReplicaAddrs), m.seq
 	return s, nil
 }
 
@@ -209,7 +209,7 @@ func (o *opinion) read(replies []resp.Value, dialed func(announced string) strin
 	o.Addr, o.Master, o.epoch = dialed(announcedIn(master)), fieldOf(master, "runid"), epochIn(master)
 	for replica := range replicas.All() {
 		if eligible(replica) {
-			o.Replicas++
+			o.ReplicaAddrs = append(o.ReplicaAddrs, announcedIn(replica))
 		} else {
 			o.Away++
 			o.AwayAddrs = append(o.AwayAddrs, announcedIn(replica))

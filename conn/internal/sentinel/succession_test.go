@@ -11,8 +11,16 @@ import (
 )
 
 // replica returns a sentinel's description of a replica.
-func replica(fields ...string) string {
-	list := address("10.0.0.7:6379")
+func replica(fields ...string) string { return replicaAt("10.0.0.7:6379", fields...) }
+
+// well and otherWell are healthy replicas.
+var (
+	well      = replica("flags", "slave", "last-ok-ping-reply", "900", "slave-repl-offset", "14")
+	otherWell = replicaAt("10.0.0.8:6379", "flags", "slave", "last-ok-ping-reply", "900", "slave-repl-offset", "14")
+)
+
+func replicaAt(addr string, fields ...string) string {
+	list := address(addr)
 	for _, f := range fields {
 		list = append(list, bulk(f))
 	}
@@ -25,13 +33,12 @@ func TestSuccession(t *testing.T) {
 		w := newWorld()
 		r := w.resolver(one, two, three)
 		lands(t, r, serverA)
-		well := replica("flags", "slave", "last-ok-ping-reply", "900", "slave-repl-offset", "14")
-		mute := replica("flags", "slave", "last-ok-ping-reply", "5001", "slave-repl-offset", "14")
+		mute := replicaAt("10.0.0.8:6379", "flags", "slave", "last-ok-ping-reply", "5001", "slave-repl-offset", "14")
 		w.views[one] = view{master: serverA, epoch: 1, replicas: []string{well}, flags: "master,s_down"}
 		w.views[two] = view{master: serverA, epoch: 1, replicas: []string{well}, quorum: "-NOQUORUM x\r\n"}
 		w.views[three] = view{master: serverA, epoch: 1, replicas: []string{well, mute}}
 		s, err := r.Succession(t.Context(), time.Time{}, false)
-		if err != nil || s.Addr != serverA || s.Replicas != 1 || s.Away != 1 || s.AwayAddrs[0] != "10.0.0.7:6379" || s.Bare {
+		if err != nil || s.Addr != serverA || s.Replicas != 1 || s.Away != 1 || s.AwayAddrs[0] != "10.0.0.8:6379" || s.Bare {
 			t.Errorf("Succession() = %+v, %v, want the view of the third sentinel", s, err)
 		}
 		asked := w.asked()
@@ -47,8 +54,8 @@ func TestSuccession(t *testing.T) {
 
 // TestSuccessionOfEverySentinel: one sentinel may not have heard of a replica yet that another one promotes.
 func TestSuccessionOfEverySentinel(t *testing.T) {
-	well := replica("flags", "slave", "last-ok-ping-reply", "900", "slave-repl-offset", "14")
-	few, many := view{master: serverA, epoch: 1, replicas: []string{well}}, view{master: serverA, epoch: 1, replicas: []string{well, well}}
+	few, many := view{master: serverA, epoch: 1, replicas: []string{well}}, view{master: serverA, epoch: 1, replicas: []string{well, otherWell}}
+	other := view{master: serverA, epoch: 1, replicas: []string{otherWell}}
 	down := func(v view) view { v.flags = "master,s_down"; return v }
 	for name, x := range map[string]struct {
 		second, third view
@@ -56,6 +63,7 @@ func TestSuccessionOfEverySentinel(t *testing.T) {
 		replicas      int // 0: an error
 	}{
 		"the second has heard":       {second: many, third: few, replicas: 2},
+		"each has heard of another":  {second: other, third: few, replicas: 2},
 		"the third has heard":        {second: few, third: many, replicas: 2},
 		"the second has promoted":    {second: view{master: serverB, epoch: 2}, third: few},
 		"the second was left behind": {second: view{master: serverB, epoch: 0}, third: many, replicas: 2},
@@ -114,14 +122,13 @@ func TestSuccessionBesideALeader(t *testing.T) {
 		for _, every := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, ", every ", every), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					well := replica("flags", "slave", "last-ok-ping-reply", "900", "slave-repl-offset", "14")
 					w := newWorld()
 					r := w.resolver(one, two, three)
 					if x.known == serverB {
 						w.promote(2, one, two, three)
 					}
 					lands(t, r, x.known)
-					w.views[one] = view{master: serverA, epoch: 2, flags: "master,failover_in_progress,force_failover", replicas: []string{well, well}}
+					w.views[one] = view{master: serverA, epoch: 2, flags: "master,failover_in_progress,force_failover", replicas: []string{well, otherWell}}
 					w.views[two] = view{master: x.others, epoch: x.epoch, replicas: []string{well}}
 					w.views[three] = w.views[two]
 					s, err := r.Succession(t.Context(), time.Now(), every)
@@ -137,12 +144,11 @@ func TestSuccessionBesideALeader(t *testing.T) {
 // TestSuccessionOfACallerThatLeaves: the answers before its end are not those of all sentinels.
 func TestSuccessionOfACallerThatLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		well := replica("flags", "slave", "last-ok-ping-reply", "900", "slave-repl-offset", "14")
 		w := newWorld()
 		r := w.resolver(one, two)
 		lands(t, r, serverA)
 		w.views[one] = view{master: serverA, epoch: 1, replicas: []string{well}}
-		w.views[two] = view{master: serverA, epoch: 1, replicas: []string{well, well}}
+		w.views[two] = view{master: serverA, epoch: 1, replicas: []string{well, otherWell}}
 		w.hung = two
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -128,6 +129,14 @@ func common(a, b []string) (n int) {
 		}
 	}
 	return n
+}
+
+// literal reports whether all addresses have a literal IP address in place of a host name.
+func literal(addrs []string) bool {
+	return !slices.ContainsFunc(addrs, func(addr string) bool {
+		_, err := netip.ParseAddrPort(addr)
+		return err != nil
+	})
 }
 
 // infoField returns a field of a line of INFO such as "ip=10.0.0.2,port=6379".

@@ -242,13 +242,16 @@ func (d *Acked) recount(ctx context.Context) (n int, bare bool) {
 	return n, d.r.counted(s, h, n)
 }
 
-// candidates returns the number of replicas that could replace the server without having acknowledged: the replicas known to
-// the server, or the healthy replicas known to other nodes less the replicas in their first synchronization. A replica that
-// is away for the other nodes only is in the first number and not in the second.
+// candidates returns the number of replicas that could replace the server without having acknowledged: those known to the server, and those
+// healthy to other nodes, less those in their first synchronization.
 func (r *Replicas) candidates(h headcount, s conn.Succession) int {
 	if r.server.Failover == nil {
 		return len(h.live) + len(h.silent)
 	}
+	if names := slices.Concat(h.live, h.syncing); len(s.ReplicaAddrs) > 0 && literal(names) == literal(s.ReplicaAddrs) {
+		return len(h.live) + len(s.ReplicaAddrs) - common(s.ReplicaAddrs, names)
+	}
+	// The other nodes name no replicas, or name them in another way. Those away to the other nodes only are not in their number.
 	back := common(h.live, s.AwayAddrs)
 	return back + max(len(h.live)-back, s.Replicas-h.syncingNotAway(s))
 }
@@ -364,9 +367,9 @@ func (d *Acked) required(ctx context.Context) (need int, err error) {
 }
 
 // count returns the number of replicas right after the scripts, from the server's reply and other nodes' information. An earlier
-// answer of the other nodes is enough only if no replica has come or gone since the last count: a replica not counted by the server may have
-// replaced the server by now, and the server learns of the end of a first synchronization later than the replica. After a change all sentinels
-// are asked: one may not have heard of a replica that another one promotes.
+// answer of the other nodes is enough only if the server has all their replicas, and none has come or gone since the last count: a replica that
+// the server does not have may have replaced it by now, and the server learns of the end of a first synchronization later than the replica. After
+// a change all sentinels are asked: one may not have heard of a replica that another one promotes.
 func (d *Acked) count(ctx context.Context) (n int, bare bool, err error) {
 	h, err := parseHeadcount(d.info[:], d.answered)
 	if err != nil {
@@ -376,7 +379,7 @@ func (d *Acked) count(ctx context.Context) (n int, bare bool, err error) {
 	s, err := d.answerer(ctx, h, time.Time{})
 	n = d.r.candidates(h, s)
 	changed := err != nil || d.r.changed(s, h)
-	if changed || n == 0 || s.Away > 0 || len(h.syncing) > 0 {
+	if changed || n == 0 || len(h.live) < n || s.Away > 0 || len(h.syncing) > 0 {
 		if s, err = d.answerer(context.WithValue(ctx, conn.EverySentinel, changed), h, d.answered.Add(-WitnessAge)); err != nil {
 			return n, false, err
 		}
