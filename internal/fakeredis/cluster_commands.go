@@ -35,6 +35,7 @@ func clusterCommands() []command {
 		{name: "cluster|setslot", arity: -4, run: in(setSlot)},
 		{name: "cluster|delslots", arity: 3, run: in(delSlot)},
 		{name: "cluster|failover", arity: -2, run: in(clusterFailover)},
+		{name: "cluster|replicate", arity: 3, run: in(replicate)},
 	}
 }
 
@@ -268,6 +269,23 @@ func clusterFailover(x *call, c *cluster) any {
 	default:
 		return errStx
 	}
+	return ok
+}
+
+// replicate makes a node without slots and keys, or a replica, follow a master.
+func replicate(x *call, c *cluster) any {
+	i := slices.IndexFunc(c.peers, func(p *peer) bool { return p.id == x.args[2] })
+	switch {
+	case i < 0:
+		return Err("ERR Unknown node " + x.args[2])
+	case i == c.self:
+		return Err("ERR Can't replicate myself")
+	case c.peers[i].master >= 0:
+		return Err("ERR I can only replicate a master, not a replica.")
+	case c.isMaster() && (c.serves(c.self) || len(x.s.dbs[0].keys) > 0):
+		return Err("ERR To set a master the node must be empty and without assigned slots.")
+	}
+	c.follow(i)
 	return ok
 }
 

@@ -15,7 +15,7 @@
 // named by the newest configuration of the sentinels has the lease. After such a storm all is sound for 75 seconds.
 //
 // A third have a cluster: three masters with a replica each. The nodes ping each peer through a private network, elect, and
-// believe the claim with the larger epoch, as Redis does. Nodes fail as above, replicas take over on command, and slots of
+// believe the claim with the larger epoch, as Redis does. Nodes fail as above, replicas take over or change to another master on command, and slots of
 // locks move between shards, some with keys on both sides for longer than a lease. A lease is good on the node with the slot by
 // the largest epoch, or on the target of a moving slot. All is sound for 60 seconds afterwards.
 //

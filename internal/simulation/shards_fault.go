@@ -27,6 +27,7 @@ func shardFaults() []fault {
 		{"replica dies", 2, false, of(replica, func(g *shards, d *dice, i int) { g.die(d, i, true) })},
 		{"replica dies without data", 2, false, of(replica, func(g *shards, d *dice, i int) { g.die(d, i, false) })},
 		{"replica cut off", 3, false, of(replica, (*shards).cut)},
+		{"replica moves", 4, false, of(replica, (*shards).moveReplica)},
 		{"lag", 4, false, of(node, (*shards).lag)},
 		{"slot moves", 12, false, (*world).moveFault},
 		{"master stops until it is replaced", 5, false, of(master, func(g *shards, d *dice, i int) {
@@ -67,6 +68,13 @@ func (g *shards) failover(d *dice, i int) {
 	}
 	g.world.history.add("fault", "", "s%d: CLUSTER FAILOVER %s", i, how)
 	g.servers[i].Do("CLUSTER", "FAILOVER", how)
+}
+
+// moveReplica makes a replica follow the master of any shard.
+func (g *shards) moveReplica(d *dice, i int) {
+	master := g.servers[g.masterOf(d.n(shardCount))]
+	id, _ := master.Do("CLUSTER", "MYID").(string)
+	g.world.history.add("fault", "", "s%d: CLUSTER REPLICATE %s: %v", i, g.world.nameOf(master), g.servers[i].Do("CLUSTER", "REPLICATE", id))
 }
 
 // agrees reports whether a node knows the owner of every slot: a node without the knowledge must not take over without a vote.
