@@ -230,6 +230,7 @@ type view struct {
 	epoch  int
 	others []string
 	hello  string // the age of the last announcement of each of the others in ms; "" for one of a moment ago
+	fresh  bool   // it has just started
 }
 
 type fleetDial struct {
@@ -288,12 +289,15 @@ func (f *fleet) serve(addr string, cmd fakeredis.Cmd) fakeredis.Action {
 
 // answer is a sentinel that supports SENTINEL and the commands for connections and channels.
 func (f *fleet) answer(addr string, cmd fakeredis.Cmd) fakeredis.Action {
-	if cmd.Name != "SENTINEL" {
-		return fakeredis.Run()
-	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	v := f.views[addr]
+	switch {
+	case cmd.Name == "INFO" && !v.fresh:
+		return fakeredis.Reply("$24\r\nuptime_in_seconds:3600\r\n\r\n")
+	case cmd.Name != "SENTINEL":
+		return fakeredis.Run()
+	}
 	if cmd.Args[2] != "prime" || v.master == "" {
 		return fakeredis.Reply("*-1\r\n")
 	}

@@ -508,19 +508,23 @@ func TestSuccessionAfterAPartition(t *testing.T) {
 	for name, x := range map[string]struct {
 		others []string
 		hello  string
+		fresh  bool // the sentinel has just started
 		counts bool
 	}{
-		"all are heard":      {[]string{sentinelB, sentinelC}, "4000", true},
-		"none is heard":      {[]string{sentinelB, sentinelC}, "4001", false},
-		"one, to be heard":   {[]string{sentinelB}, "4001", false},
-		"it is the only one": {nil, "", true},
+		"all are heard":                 {[]string{sentinelB, sentinelC}, "4000", false, true},
+		"none is heard":                 {[]string{sentinelB, sentinelC}, "4001", false, false},
+		"one, to be heard":              {[]string{sentinelB}, "4001", false, false},
+		"it is the only one":            {nil, "", false, true},
+		"it has just started":           {[]string{sentinelB, sentinelC}, "200", true, false},
+		"the only one has just started": {nil, "", true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inFleet(t, func(t *testing.T, f *fleet) {
 				p := openFleet(t, f.config(sentinelA))
 				defer p.Close()
 				f.mu.Lock()
-				f.views[sentinelA].others, f.views[sentinelA].hello = x.others, x.hello
+				v := f.views[sentinelA]
+				v.others, v.hello, v.fresh = x.others, x.hello, x.fresh
 				f.mu.Unlock()
 				for _, other := range []string{sentinelB, sentinelC} {
 					f.nodes[other].Unreachable(true)

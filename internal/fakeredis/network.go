@@ -211,13 +211,17 @@ func (s *Server) Kill() {
 	s.Stall(false)
 }
 
-// Revive starts the server's process again, with the data on its disk or empty. The server follows its former master.
+// Revive starts the server's process again, with the data on its disk or empty. The server follows its former master. A sentinel knows the servers,
+// the other sentinels and the epochs.
 func (s *Server) Revive(keep bool) {
 	s.restart(keep)
 	s.set(func() {
 		s.down = false
 		if s.cluster != nil {
 			s.cluster.restarted()
+		}
+		if s.sentinel != nil {
+			s.sentinel.restarted()
 		}
 	})
 }

@@ -128,6 +128,20 @@ func newInstance(addr string) *instance {
 	return &instance{addr: addr, pong: now, roleSince: now, following: now}
 }
 
+// restarted forgets what is not in a sentinel's file. The sentinel pretends to have heard of all others just now.
+func (t *sentinel) restarted() {
+	for addr := range t.servers {
+		t.servers[addr] = newInstance(addr)
+		t.servers[addr].cut = true
+	}
+	for addr := range t.others {
+		t.others[addr] = &fellow{instance: newInstance(addr), heard: time.Now()}
+		t.others[addr].cut = true
+	}
+	t.last, t.tilt, t.hello, t.ask, t.begun = time.Time{}, time.Time{}, time.Time{}, time.Time{}, time.Time{}
+	t.stage, t.votedFor, t.candidate = noFailover, "", ""
+}
+
 // beat does the due work.
 func (t *sentinel) beat() {
 	now := time.Now()

@@ -77,7 +77,7 @@ func failover(t *sentinel, _ *call) any {
 func checkQuorum(t *sentinel, _ *call) any {
 	usable, all := 1, len(t.others)+1
 	for _, o := range t.others {
-		if !o.down && !o.cut {
+		if !o.down {
 			usable++
 		}
 	}

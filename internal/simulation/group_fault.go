@@ -2,6 +2,8 @@ package simulation
 
 import (
 	"time"
+
+	"github.com/lockwire/lockwire/internal/fakeredis"
 )
 
 // faults are the faults of a master with replicas and sentinels.
@@ -31,6 +33,8 @@ func (g *group) faults() []fault {
 		{"split", 4, false, func(w *world, d *dice) { w.group.split(d) }},
 		{"lag", 4, false, of(server, (*group).lag)},
 		{"sentinel hangs", 3, false, of(sentinel, (*group).hang)},
+		{"sentinel dies", 3, false, of(sentinel, func(g *group, d *dice, i int) { g.reboot(d, i) })},
+		{"host dies", 4, false, of(sentinel, func(g *group, d *dice, i int) { g.reboot(d, i, i-len(g.servers)) })},
 		{"sentinel cut off", 3, false, of(sentinel, (*group).cut)},
 		{"master stops until it is replaced", 5, false, of(master, func(g *group, d *dice, i int) {
 			g.world.stopUntilReplaced(d, g.servers[i], g.servers)
@@ -82,6 +86,28 @@ func (g *group) die(d *dice, i int, keep bool) {
 		}
 		s.Revive(keep)
 		w.history.add("fault", "", "%s is back", g.addrs[i])
+	})
+}
+
+// reboot makes nodes die and come back at the same time, with what they had.
+func (g *group) reboot(d *dice, nodes ...int) {
+	w := g.world
+	var all []*fakeredis.Server
+	for _, i := range nodes {
+		if s := g.nodes[g.addrs[i]]; !s.Replication().Down {
+			w.history.add("fault", "", "%s dies", g.addrs[i])
+			all = append(all, s)
+		}
+	}
+	w.during(g.outage(d), func() {
+		for _, s := range all {
+			s.Kill()
+		}
+	}, func() {
+		for _, s := range all {
+			s.Revive(true)
+		}
+		w.history.add("fault", "", "%d nodes are back", len(all))
 	})
 }
 

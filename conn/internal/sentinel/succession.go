@@ -63,7 +63,7 @@ func (f *Resolver) noteSuccession(s Succession, every bool) Succession {
 }
 
 // Succession returns a sentinel's answer to a question sent at since or later; for a zero since the last answer is
-// enough. Answers of a sentinel without a majority, back from a partition for less than two seconds, cut off from the
+// enough. Answers of a sentinel without a majority, back from a partition for less than two seconds, started less than four seconds ago, cut off from the
 // master, or with another master than the known one do not count.
 //
 // With every, all sentinels are asked at once, and the answer has the replicas of all answers within furtherFor of the first.
@@ -187,7 +187,7 @@ func (f *Resolver) askSuccession(ctx context.Context, at place) opinion {
 	name := f.cfg.Master
 	replies, err := f.put(ctx, at,
 		resp.Cmd("SENTINEL", "master", name), resp.Cmd("SENTINEL", "replicas", name), resp.Cmd("SENTINEL", "sentinels", name),
-		resp.Cmd("SENTINEL", "ckquorum", name))
+		resp.Cmd("SENTINEL", "ckquorum", name), resp.Cmd("INFO", "server"))
 	if err == nil {
 		err = o.read(replies, f.cfg.Map)
 	}
@@ -202,7 +202,7 @@ func (f *Resolver) askSuccession(ctx context.Context, at place) opinion {
 
 // read reads the replies of a sentinel. The error is why it cannot vouch for the master.
 func (o *opinion) read(replies []resp.Value, dialed func(announced string) string) error {
-	master, replicas, sentinels, quorum := replies[0], replies[1], replies[2], replies[3]
+	master, replicas, sentinels, quorum, info := replies[0], replies[1], replies[2], replies[3], replies[4]
 	if err := cmp.Or(master.Err(), replicas.Err(), sentinels.Err()); err != nil {
 		return err
 	}
@@ -225,7 +225,7 @@ func (o *opinion) read(replies []resp.Value, dialed func(announced string) strin
 		return err
 	case !reached(master): // sentinels hear of a new master through the servers
 		return errCutOff
-	case !heardMajority(sentinels):
+	case !heardMajority(sentinels, justStarted(info)):
 		return errUnheard
 	}
 	return nil
@@ -245,16 +245,25 @@ const (
 )
 
 // heardMajority reports whether a sentinel has heard the announcements of a majority, itself included, given the sentinel's description of
-// the others.
-func heardMajority(others resp.Value) bool {
+// the others. A sentinel that has just started pretends to have heard all.
+func heardMajority(others resp.Value, started bool) bool {
 	heard, all := 1, 1
 	for other := range others.All() {
 		all++
-		if silent, err := strconv.Atoi(fieldOf(other, "last-hello-message")); err != nil || silent <= helloWithin {
+		if silent, err := strconv.Atoi(fieldOf(other, "last-hello-message")); !started && (err != nil || silent <= helloWithin) {
 			heard++
 		}
 	}
 	return heard > all/2
+}
+
+// justStarted reports whether a sentinel has run for less than helloWithin, given its INFO. Without the permission nothing is known.
+func justStarted(info resp.Value) bool {
+	text, _ := info.Text()
+	_, up, known := strings.Cut(text, "uptime_in_seconds:")
+	up, _, _ = strings.Cut(up, "\r\n")
+	seconds, err := strconv.Atoi(up)
+	return known && err == nil && seconds*1000 <= helloWithin
 }
 
 // eligible reports whether a sentinel could promote the replica, or may have promoted it just now, given the sentinel's

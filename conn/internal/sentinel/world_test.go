@@ -255,6 +255,8 @@ func (v view) reply(cmd resp.Command) string {
 			return v.quorum
 		}
 		return "+OK\r\n"
+	case "INFO server":
+		return "-NOPERM no\r\n"
 	case "SUBSCRIBE +switch-master":
 		return array(bulk("subscribe"), bulk("+switch-master"), ":1\r\n")
 	}
