@@ -279,6 +279,9 @@ func (r *request) parseGrant(v resp.Value) (g grant, left time.Duration, err err
 	}
 	g.values = r.target.values
 	g.count, g.token, left, err = parseAcquire(v, r.state != nil)
+	if errors.Is(err, ErrUpgrade) && r.turn.tally(r.target.reads()).count == 0 { // a former master has confirmed the release
+		return g, r.client.pace.PollMax, nil
+	}
 	return g, left, err
 }
 

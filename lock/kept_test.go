@@ -292,3 +292,22 @@ func TestCloseBesideConfirmedWork(t *testing.T) {
 		}
 	})
 }
+
+// A former master confirms the release of a reader's hold. The next one knows of the hold until its lease ends, and the same Owner waits to write.
+func TestWriteBehindAReleaseUnknownToTheNextMaster(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		owner := lock.As(c.NewOwner())
+		reader := mustRead(t, c, owner)
+		w.confirm(func() { mustUnlock(t, reader) })
+		_, err := c.ReadWrite("job").Write().TryLock(t.Context(), owner)
+		wantErr(t, "TryLock()", err, lock.ErrNotAcquired)
+		began := time.Now()
+		writer := mustWrite(t, c, owner)
+		if took := time.Since(began); took > 35*time.Second {
+			t.Errorf("Lock took %v", took)
+		}
+		mustUnlock(t, writer)
+		w.free()
+	})
+}
