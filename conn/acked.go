@@ -122,6 +122,8 @@ type Succession struct {
 // enough. Answers of a sentinel without a majority, back from a partition for less than two seconds, started less than four seconds ago, cut off from the
 // master, or with another master than the Pool's do not count. key is ignored. Without Config.Sentinel the Succession only
 // has Addr and Bare set.
+//
+// Callers share a question. It goes on when ctx ends, so that the next call has the answer.
 func (p *Pool) Succession(ctx context.Context, key string, since time.Time) (Succession, error) {
 	if p.resolver == nil {
 		return Succession{Addr: p.cfg.Addr, Bare: true}, nil

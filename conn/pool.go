@@ -53,7 +53,7 @@ func New(cfg Config) (*Pool, error) {
 	p.life, p.end = context.WithCancelCause(context.Background())
 	if cfg.Sentinel.used() {
 		p.cfg.Addr = cfg.Sentinel.Master // the address in errors without a connection
-		p.resolver = newResolver(&p.cfg, p.switched)
+		p.resolver = newResolver(&p.cfg, p.switched, p.goWhileOpen)
 	}
 	p.cfg.titles = new(titles)
 	p.pushes = newPushes(cfg.OnPush, &p.wg)
@@ -186,6 +186,17 @@ func (p *Pool) CloseFor(cause error) error {
 	}
 	p.pushes.close()
 	p.wg.Wait()
+	return nil
+}
+
+// goWhileOpen calls run in a goroutine, with a context that ends when the Pool is closed. The error is that of a closed Pool.
+func (p *Pool) goWhileOpen(run func(ctx context.Context)) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.isClosed() {
+		return p.cause()
+	}
+	p.wg.Go(func() { run(p.life) })
 	return nil
 }
 

@@ -182,13 +182,13 @@ func (s *Stream) fail(err error) error {
 // dialServer is like dial, but dials the master named by the sentinels if cfg has any.
 func dialServer(ctx context.Context, cfg *Config) (*pipeline.Session, error) {
 	if cfg.Sentinel.used() {
-		return newResolver(cfg, nil).Dial(ctx)
+		return newResolver(cfg, nil, nil).Dial(ctx)
 	}
 	return dial(ctx, cfg, false)
 }
 
-// newResolver returns a resolver of the master for cfg, which must have its defaults. onSwitch may be nil.
-func newResolver(cfg *Config, onSwitch func(from, to string, seq uint64)) *sentinel.Resolver {
+// newResolver returns a resolver of the master for cfg, which must have its defaults. onSwitch may be nil, and without Succession also start.
+func newResolver(cfg *Config, onSwitch func(from, to string, seq uint64), start func(run func(ctx context.Context)) error) *sentinel.Resolver {
 	s := &cfg.Sentinel
 	return sentinel.New(sentinel.Config{
 		Master:       s.Master,
@@ -210,6 +210,7 @@ func newResolver(cfg *Config, onSwitch func(from, to string, seq uint64)) *senti
 		},
 		Failure:  func(addr string, err error) error { return &Error{Op: "dial", Addr: addr, Err: err} },
 		Final:    func(err error) bool { return classify(err, false) == netfail.Final },
+		Go:       start,
 		Warn:     func(text string, args ...any) { warn(cfg, text, args...) },
 		OnSwitch: onSwitch,
 		Checked: func(begin time.Time, addr string, s *pipeline.Session, err error) {

@@ -25,6 +25,10 @@ type replicated struct {
 	every *conn.Succession // what all sentinels say now, if it is more than fresh
 	mute  bool             // nothing is said now
 	err   error
+
+	timeless bool          // the time of a question is not said
+	slow     time.Duration // of an answer of all
+	asked    time.Time     // the last such answer was asked for
 }
 
 func (r *replicated) Replicated() bool { return true }
@@ -39,13 +43,35 @@ func (r *replicated) Succession(ctx context.Context, _ string, since time.Time) 
 	if !since.IsZero() && r.every != nil && ctx.Value(conn.EverySentinel) == true {
 		s = *r.every
 	}
-	if s.Asked.IsZero() {
+	if s.Asked.IsZero() && !r.timeless {
 		s.Asked = time.Now()
+	}
+	if r.slow > 0 && ctx.Value(conn.EverySentinel) == true {
+		if err := r.waitLocked(ctx, since); err != nil {
+			return conn.Succession{}, err
+		}
+		s.Asked = r.asked
 	}
 	if !since.IsZero() && r.mute {
 		return s, errors.New("no sentinel")
 	}
 	return s, r.err
+}
+
+// waitLocked waits for an answer of all, which does not depend on those who wait.
+func (r *replicated) waitLocked(ctx context.Context, since time.Time) error {
+	if r.asked.Before(since) {
+		r.asked = time.Now()
+	}
+	rest := time.Until(r.asked.Add(r.slow))
+	r.mu.Unlock()
+	defer r.mu.Lock()
+	select {
+	case <-time.After(rest):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 func (r *replicated) tell(change func(r *replicated)) {

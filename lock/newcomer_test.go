@@ -2,6 +2,7 @@ package lock_test
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"sync/atomic"
 	"testing"
@@ -151,6 +152,69 @@ func TestReplicaBehindTheAnswerOfTheSentinels(t *testing.T) {
 		})
 		_, err := c.Reentrant("job").TryLock(t.Context())
 		wantErr(t, "TryLock()", err, lock.ErrNotReplicated)
+		w.sleep(time.Minute)
+	})
+}
+
+// A sentinel hangs, so that an answer of all takes longer than a caller's patience. The answer counts for the next call, however late.
+func TestNewsOfLittlePatience(t *testing.T) {
+	const live = "state=online,offset=1,lag=0"
+	inShard(t, lock.Config{}, func(t *testing.T, w *world, r *replicated, c *lock.Client) {
+		r.tell(func(r *replicated) {
+			r.heirs.Replicas = 2
+			r.slow = 250 * time.Millisecond
+		})
+		w.attached(live, "ip=10.0.0.3,port=6379,"+live)
+		w.srv.Replicas(2)
+		try := func() error {
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			defer cancel()
+			lease, err := c.Reentrant("job").TryLock(ctx)
+			if err == nil {
+				mustUnlock(t, lease)
+			}
+			return err
+		}
+		if try() == nil {
+			t.Error("a lock without an answer of all sentinels")
+		}
+		for range 2 {
+			w.sleep(time.Minute)
+			if err := try(); err != nil {
+				t.Errorf("TryLock() = %v", err)
+			}
+		}
+		r.tell(func(r *replicated) { r.heirs.Replicas = 1 })
+		w.attached(live)
+		w.srv.Replicas(1)
+		if try() == nil {
+			t.Error("a lock without an answer of all sentinels behind the change")
+		}
+		w.sleep(time.Minute)
+		if err := try(); err != nil {
+			t.Errorf("TryLock() behind the change = %v", err)
+		}
+		w.sleep(time.Minute)
+	})
+}
+
+// A Failover of a wrapper may not say when it asked. A replica that has left does not delay locks for good.
+func TestFailoverWithoutAsked(t *testing.T) {
+	const live = "state=online,offset=1,lag=0"
+	inShard(t, lock.Config{}, func(t *testing.T, w *world, r *replicated, c *lock.Client) {
+		r.tell(func(r *replicated) { r.heirs.Replicas, r.timeless = 2, true })
+		w.attached(live, "ip=10.0.0.3,port=6379,"+live)
+		w.srv.Replicas(2)
+		mustUnlock(t, mustLock(t, c, "job"))
+		r.tell(func(r *replicated) { r.heirs.Replicas = 1 })
+		w.attached(live)
+		w.srv.Replicas(1)
+		mustUnlock(t, mustLock(t, c, "job"))
+		begin := time.Now()
+		mustUnlock(t, mustLock(t, c, "job"))
+		if took := time.Since(begin); took > 100*time.Millisecond {
+			t.Errorf("a lock took %v", took)
+		}
 		w.sleep(time.Minute)
 	})
 }

@@ -92,6 +92,7 @@ var goroutines = map[string]string{
 	"cluster/refresh.go:Cluster.closeIdle":                   "Cluster.Close: one for each node that is closed",
 	"cluster/refresh.go:Cluster.examine":                     "Cluster.examine itself, before it returns: one for each node that is looked at",
 	"conn/conn.go:dialedConn.Lost":                           "Conn.Close",
+	"conn/pool.go:Pool.goWhileOpen":                          "Pool.Close",
 	"conn/exclusive.go:Pool.dialMoreLocked":                  "Pool.Close",
 	"conn/plain.go:dialRun.whileTLS":                         "dialRun.open, before it returns",
 	"conn/pool_dial.go:Pool.reportLocked":                    "Pool.Close",
@@ -126,8 +127,9 @@ var goroutines = map[string]string{
 	"conn/internal/pipeline/write.go:Link.handOverLocked": "Pool.Close, Conn.Close: writeLoop",
 	"conn/internal/sentinel/follow.go:Resolver.listen":    "Resolver.listen itself, before it returns: the reader of a subscription",
 
-	"conn/internal/sentinel/succession.go:Resolver.askAll":   "Resolver.askAll itself, before it returns: a question to each sentinel",
-	"conn/internal/sentinel/succession.go:Resolver.askAll#2": "Resolver.askAll itself, before it returns: the end of the questions",
+	"conn/internal/sentinel/inquiry.go:Resolver.inquiry":  "Pool.Close: an inquiry about the replicas, with Pool.goWhileOpen",
+	"conn/internal/sentinel/inquiry.go:Resolver.askAll":   "Resolver.askAll itself, before it returns: a question to each sentinel",
+	"conn/internal/sentinel/inquiry.go:Resolver.askAll#2": "Resolver.askAll itself, before it returns: the end of the questions",
 }
 
 func TestImports(t *testing.T) {

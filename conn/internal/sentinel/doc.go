@@ -22,6 +22,7 @@
 //   - resolver.go: the known master, its changes, and one round of questions after another until a dial succeeds.
 //   - ask.go: one conversation with one sentinel, and how its replies are read.
 //   - follow.go: the two loops, Follow and Watch.
-//   - succession.go: which replicas could take the master's place.
+//   - inquiry.go: questions about the replicas, shared by callers.
+//   - succession.go: which replicas could take the master's place, by the answers.
 //   - wait.go: pauses, and the limit on connections to sentinels.
 package sentinel

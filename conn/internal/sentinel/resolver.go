@@ -30,8 +30,8 @@ var (
 	errUnknownMaster = errors.New("the sentinel knows no master of this name")
 )
 
-// Config says where the sentinels are, and how to connect. All functions but OnSwitch and Checked are required. Several
-// goroutines may call a function at once.
+// Config says where the sentinels are, and how to connect. All functions but OnSwitch and Checked are required; Go is required for
+// Succession. Several goroutines may call a function at once.
 type Config struct {
 	Master       string        // name of the master in the sentinels' configuration
 	Addrs        []string      // addresses of sentinels to dial
@@ -54,6 +54,9 @@ type Config struct {
 
 	// Final reports whether err, of a dial or an answer, would be the same from every server.
 	Final func(err error) bool
+
+	// Go calls run in a goroutine, with a context that ends with the owner of the Resolver. It returns an error if the owner has ended.
+	Go func(run func(ctx context.Context)) error
 
 	// Warn logs a change of state.
 	Warn func(text string, args ...any)
@@ -88,7 +91,6 @@ type Resolver struct {
 	asks          rateLimiter   // limits connections to sentinels
 	checks        rateLimiter   // limits connections that check an announced master
 	asking        chan struct{} // holds a token while a caller asks the sentinels
-	inquiry       chan struct{} // holds a token while a caller asks about the replicas
 
 	mu           sync.Mutex // guards the following
 	sentinels    []place    // in the order of asking
@@ -98,9 +100,9 @@ type Resolver struct {
 	searches     map[*search]struct{} // searches in progress
 	failedRounds int                  // unsuccessful rounds in a row
 	notBefore    time.Time            // earliest time of the next round
-	succession   Succession           // the last answer about the replicas
-	ofEvery      bool                 // all sentinels were asked for it
-	firstMaster  string               // the master in the first such answer
+	ofOne        inquiries            // about the replicas
+	ofEvery      inquiries            // the same, with all sentinels asked
+	firstMaster  string               // the master in the first answer about replicas
 	hadReplica   bool                 // such an answer has reported a replica
 }
 
@@ -125,7 +127,6 @@ func New(cfg Config) *Resolver {
 		pollNow:       make(chan place, 1),
 		checkListener: make(chan struct{}, 1),
 		asking:        make(chan struct{}, 1),
-		inquiry:       make(chan struct{}, 1),
 		master:        master{epoch: -1},
 		changed:       make(chan struct{}),
 		searches:      make(map[*search]struct{}),
@@ -267,6 +268,8 @@ func (f *Resolver) adopt(seq uint64, announced, addr string, epoch int64) bool {
 	}
 	f.master.addr = addr
 	f.master.seq++
+	f.ofOne.failed, f.ofOne.notBefore = 0, time.Time{}
+	f.ofEvery.failed, f.ofEvery.notBefore = 0, time.Time{}
 	to := f.master
 	for d := range f.searches {
 		if d.addr != addr {

@@ -4,14 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
-	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -37,153 +34,86 @@ var (
 	errDisputed  = errors.New("a sentinel names another master")
 )
 
-// furtherFor is the time for all other sentinels, after the first answer about the replicas.
-const furtherFor = 250 * time.Millisecond
-
-// knownSuccession returns the last answer, if it is about the known master and was asked for at since or later, of every sentinel if so required.
-func (f *Resolver) knownSuccession(since time.Time, every bool) (Succession, bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	last := f.succession
-	last.Changes = f.master.seq
-	return last, !last.Asked.IsZero() && last.Addr == f.master.addr && !last.Asked.Before(since) && (f.ofEvery || !every)
+// replica is a sentinel's description of a replica.
+type replica struct {
+	addr, id string // as announced; of the process
+	away     bool   // the sentinel would not promote the replica
 }
 
-// noteSuccession stores an answer and sets its Bare.
-func (f *Resolver) noteSuccession(s Succession, every bool) Succession {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.succession.Asked.IsZero() {
-		f.firstMaster = s.Master
-	}
-	f.hadReplica = f.hadReplica || s.Replicas > 0
-	s.Bare = !f.hadReplica && s.Master == f.firstMaster
-	f.succession, f.ofEvery = s, every
-	return s
+// same reports whether two sentinels describe the same replica. They may know it by different names.
+func (r replica) same(as replica) bool {
+	return r.addr != "" && r.addr == as.addr || r.id != "" && r.id == as.id
 }
 
-// Succession returns a sentinel's answer to a question sent at since or later; for a zero since the last answer is
-// enough. Answers of a sentinel without a majority, back from a partition for less than two seconds, started less than four seconds ago, cut off from the
-// master, or with another master than the known one do not count.
-//
-// With every, all sentinels are asked at once, and the answer has the replicas of all answers within furtherFor of the first.
-func (f *Resolver) Succession(ctx context.Context, since time.Time, every bool) (Succession, error) {
-	if s, ok := f.knownSuccession(since, every); ok {
-		return s, nil
-	}
-	select {
-	case f.inquiry <- struct{}{}:
-		defer func() { <-f.inquiry }()
-	case <-ctx.Done():
-		return Succession{}, f.failure(netfail.Ended(ctx))
-	}
-	if s, ok := f.knownSuccession(since, every); ok {
-		return s, nil
-	}
-	ask := f.askInTurn
-	if every {
-		ask = f.askAll
-	}
-	s, err := f.verdict(ask(ctx))
-	switch {
-	case err != nil:
-		return Succession{}, f.failure(fmt.Errorf("asking the sentinels for replicas: %w", err))
-	case every && ctx.Err() != nil: // the others had less time than furtherFor
-		return Succession{}, f.failure(netfail.Ended(ctx))
-	}
-	return f.noteSuccession(s, every), nil
-}
-
-// opinion is the answer of one sentinel. Its Addr is empty if there is none.
+// opinion is the answer of one sentinel.
 type opinion struct {
-	Succession
-	epoch int64 // of the sentinel's configuration; below 0 if missing
-	err   error // why the sentinel cannot vouch for the master
-}
-
-// askInTurn asks one sentinel after the other until an opinion counts.
-func (f *Resolver) askInTurn(ctx context.Context) (all []opinion) {
-	for _, at := range f.list() {
-		all = append(all, f.askSuccession(ctx, at))
-		if _, err := f.verdict(all); err == nil || ctx.Err() != nil {
-			break
-		}
-	}
-	return all
-}
-
-// askAll asks all sentinels at once.
-func (f *Resolver) askAll(ctx context.Context) (all []opinion) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	opinions := make(chan opinion)
-	var asking sync.WaitGroup
-	defer asking.Wait()
-	list := f.list()
-	for _, at := range list {
-		asking.Go(func() { opinions <- f.askSuccession(ctx, at) })
-	}
-	var rest *time.Timer // ends the questions that are left
-	for range list {
-		o := <-opinions
-		if o.err == nil && rest == nil {
-			rest = time.AfterFunc(furtherFor, cancel)
-			defer rest.Stop()
-		}
-		all = append(all, o)
-	}
-	return all
+	asked    time.Time
+	addr     string // of the master; "" without an answer
+	id       string // of the master's process; "" if unknown
+	epoch    int64  // of the sentinel's configuration; below 0 if missing
+	replicas []replica
+	err      error // why the sentinel cannot vouch for the master
 }
 
 // verdict returns the known master's succession by the opinions, or an error if none counts. A sentinel that cannot vouch for the master may
 // promote a replica, so its replicas count.
 func (f *Resolver) verdict(all []opinion) (s Succession, err error) {
 	m, _, _ := f.current()
-	var vouched bool
-	var replicas []string
-	newest, other := int64(-1), int64(-2) // epochs of those that vouch for the master, and of those that name another one
+	other := func(o opinion) bool { return o.addr != "" && m.seq > 0 && o.addr != m.addr }
+	newest := int64(-1) // epoch of those that vouch for the master
 	err = errUnknownMaster
 	for _, o := range all {
 		switch {
-		case o.Addr != "" && m.seq > 0 && o.Addr != m.addr:
-			other, err = max(other, o.epoch), errDisputed
-			continue
+		case other(o):
+			err = errDisputed
 		case o.err != nil:
 			err = o.err
 		default:
 			newest = max(newest, o.epoch)
-			if !vouched {
-				vouched, s = true, o.Succession
+			if s.Asked.IsZero() {
+				s = Succession{Asked: o.asked, Addr: o.addr, Master: o.id, Changes: m.seq}
 			}
 		}
-		replicas = append(replicas, o.ReplicaAddrs...)
 	}
-	switch {
-	case !vouched:
+	if s.Asked.IsZero() {
 		return s, err
-	case newest <= other:
-		return s, errDisputed
 	}
-	slices.Sort(replicas)
-	s.ReplicaAddrs = slices.Compact(replicas)
-	s.Replicas, s.Changes = len(s.ReplicaAddrs), m.seq
+	var replicas []replica
+	for _, o := range all {
+		switch known := o.id != "" && o.id == s.Master; { // the master may have two names
+		case other(o) && !known && o.epoch >= newest:
+			return Succession{}, errDisputed
+		case !other(o) || known:
+			replicas = append(replicas, o.replicas...)
+		}
+	}
+	s.count(replicas)
 	return s, nil
 }
 
-// refreshSuccession asks again, if a caller has asked before.
-func (f *Resolver) refreshSuccession(ctx context.Context) {
-	f.mu.Lock()
-	wanted := !f.succession.Asked.IsZero()
-	f.mu.Unlock()
-	if wanted {
-		_, _ = f.Succession(ctx, time.Now(), false) // on failure the next caller asks again
+// count sets the replicas of s, as described by some sentinels. A replica is away if all of them say so.
+func (s *Succession) count(described []replica) {
+	var counted []replica
+	for _, away := range []bool{false, true} {
+		for _, r := range described {
+			if r.away != away || slices.ContainsFunc(counted, r.same) {
+				continue
+			}
+			counted = append(counted, r)
+			if away {
+				s.Away++
+				s.AwayAddrs = append(s.AwayAddrs, r.addr)
+				continue
+			}
+			s.Replicas++
+			s.ReplicaAddrs = append(s.ReplicaAddrs, r.addr)
+		}
 	}
 }
 
-// askSuccession asks one sentinel. One that cannot vouch for the master is asked last next time, also if ctx has ended: the next caller would
-// wait for the same sentinel.
+// askSuccession asks one sentinel. One that cannot vouch for the master is asked last next time.
 func (f *Resolver) askSuccession(ctx context.Context, at place) opinion {
-	o := opinion{Succession: Succession{Asked: time.Now()}, epoch: -1}
+	o := opinion{asked: time.Now(), epoch: -1}
 	name := f.cfg.Master
 	replies, err := f.put(ctx, at,
 		resp.Cmd("SENTINEL", "master", name), resp.Cmd("SENTINEL", "replicas", name), resp.Cmd("SENTINEL", "sentinels", name),
@@ -191,7 +121,7 @@ func (f *Resolver) askSuccession(ctx context.Context, at place) opinion {
 	if err == nil {
 		err = o.read(replies, f.cfg.Map)
 	}
-	if m, _, _ := f.current(); err == nil && m.seq > 0 && o.Addr != m.addr {
+	if m, _, _ := f.current(); err == nil && m.seq > 0 && o.addr != m.addr {
 		err = errDisputed
 	}
 	if o.err = err; err != nil {
@@ -206,14 +136,9 @@ func (o *opinion) read(replies []resp.Value, dialed func(announced string) strin
 	if err := cmp.Or(master.Err(), replicas.Err(), sentinels.Err()); err != nil {
 		return err
 	}
-	o.Addr, o.Master, o.epoch = dialed(announcedIn(master)), fieldOf(master, "runid"), epochIn(master)
-	for replica := range replicas.All() {
-		if eligible(replica) {
-			o.ReplicaAddrs = append(o.ReplicaAddrs, announcedIn(replica))
-		} else {
-			o.Away++
-			o.AwayAddrs = append(o.AwayAddrs, announcedIn(replica))
-		}
+	o.addr, o.id, o.epoch = dialed(announcedIn(master)), fieldOf(master, "runid"), epochIn(master)
+	for v := range replicas.All() {
+		o.replicas = append(o.replicas, replica{announcedIn(v), fieldOf(v, "runid"), !eligible(v)})
 	}
 	switch err := quorum.Err(); {
 	case flagged(master, ",failover_in_progress,"): // it still describes the former master, perhaps with the epoch of the next

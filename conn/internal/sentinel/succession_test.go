@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,8 +16,8 @@ func replica(fields ...string) string { return replicaAt("10.0.0.7:6379", fields
 
 // well and otherWell are healthy replicas.
 var (
-	well      = replica("flags", "slave", "last-ok-ping-reply", "900", "slave-repl-offset", "14")
-	otherWell = replicaAt("10.0.0.8:6379", "flags", "slave", "last-ok-ping-reply", "900", "slave-repl-offset", "14")
+	well      = replica("flags", "slave", "last-ok-ping-reply", "900", "slave-repl-offset", "14", "runid", "7")
+	otherWell = replicaAt("10.0.0.8:6379", "flags", "slave", "last-ok-ping-reply", "900", "slave-repl-offset", "14", "runid", "8")
 )
 
 func replicaAt(addr string, fields ...string) string {
@@ -71,10 +72,12 @@ func TestSuccessionOfEverySentinel(t *testing.T) {
 		"the second promotes":        {second: down(many), third: down(many), replicas: 2},
 		"the second has promoted just now, and says so of a server that is down": {second: down(view{master: serverB, epoch: 2}), third: few},
 		"the second names the next master in the same epoch":                     {second: view{master: serverB, epoch: 1}, third: few},
-		"the second does not answer":                                             {second: many, third: few, hung: two, replicas: 1},
-		"the third answers, but not the second":                                  {second: few, third: many, hung: two, replicas: 2},
-		"the first does not answer":                                              {second: few, third: many, hung: one, replicas: 2},
-		"the second is without the other":                                        {second: view{master: serverA, epoch: 1, quorum: "-NOQUORUM x\r\n"}, third: many, replicas: 2},
+		"the second has other names": {second: view{master: "a.example:6379", id: "id of " + serverA, epoch: 1, replicas: []string{
+			replicaAt("seven.example:6379", "flags", "slave", "last-ok-ping-reply", "900", "slave-repl-offset", "14", "runid", "7")}}, third: few, replicas: 1},
+		"the second does not answer":            {second: many, third: few, hung: two, replicas: 1},
+		"the third answers, but not the second": {second: few, third: many, hung: two, replicas: 2},
+		"the first does not answer":             {second: few, third: many, hung: one, replicas: 2},
+		"the second is without the other":       {second: view{master: serverA, epoch: 1, quorum: "-NOQUORUM x\r\n"}, third: many, replicas: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -141,24 +144,64 @@ func TestSuccessionBesideALeader(t *testing.T) {
 	}
 }
 
-// TestSuccessionOfACallerThatLeaves: the answers before its end are not those of all sentinels.
+// TestSuccessionOfACallerThatLeaves: the inquiry goes on for the others, and for the next call. A sentinel that hangs would else keep callers of
+// little patience from any answer.
 func TestSuccessionOfACallerThatLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		r := w.resolver(one, two)
 		lands(t, r, serverA)
-		w.views[one] = view{master: serverA, epoch: 1, replicas: []string{well}}
-		w.views[two] = view{master: serverA, epoch: 1, replicas: []string{well, otherWell}}
+		w.views[one] = view{master: serverA, epoch: 1, replicas: []string{replica("flags", "slave", "slave-repl-offset", "14")}}
 		w.hung = two
+		begin := time.Now()
+		var patient sync.WaitGroup
+		patient.Go(func() {
+			time.Sleep(10 * time.Millisecond)
+			if s, err := r.Succession(t.Context(), begin, true); err != nil || s.Replicas != 1 || time.Since(begin) > 250*time.Millisecond {
+				t.Errorf("Succession() = %+v, %v after %v, want 1 replica within 250ms", s, err, time.Since(begin))
+			}
+		})
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
-		begin := time.Now()
 		if s, err := r.Succession(ctx, begin, true); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Succession() = %+v, %v, want DeadlineExceeded", s, err)
 		}
-		w.hung = ""
-		if s, err := r.Succession(t.Context(), begin, true); err != nil || s.Replicas != 2 {
-			t.Errorf("Succession() = %+v, %v, want 2 replicas", s, err)
+		patient.Wait()
+		asked := w.asked()
+		if s, err := r.Succession(t.Context(), begin, true); err != nil || s.Replicas != 1 || w.asked() != asked {
+			t.Errorf("Succession() = %+v, %v after %d questions, want the last answer", s, err, w.asked()-asked)
+		}
+	})
+}
+
+// TestSuccessionAskedByMany: callers wait for the same inquiry, and inquiries without success become rare.
+func TestSuccessionAskedByMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		r := w.resolver(one, two, three)
+		lands(t, r, serverA)
+		w.views[two] = view{master: serverB, epoch: 1}
+		before := w.asked()
+		end := time.Now().Add(10 * time.Second)
+		var callers sync.WaitGroup
+		for range 20 {
+			callers.Go(func() {
+				for time.Now().Before(end) {
+					if s, err := r.Succession(t.Context(), time.Now(), true); err == nil {
+						t.Errorf("Succession() = %+v, want an error", s)
+					}
+					time.Sleep(5 * time.Millisecond)
+				}
+			})
+		}
+		callers.Wait()
+		if n := w.asked() - before; n > 3*40 {
+			t.Errorf("%d questions in 10 s", n)
+		}
+		w.views[two] = w.views[one]
+		begin := time.Now()
+		if _, err := r.Succession(t.Context(), begin, true); err != nil || time.Since(begin) > 750*time.Millisecond {
+			t.Errorf("Succession() = %v after %v", err, time.Since(begin))
 		}
 	})
 }

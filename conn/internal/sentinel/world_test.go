@@ -1,6 +1,7 @@
 package sentinel_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,6 +34,7 @@ var (
 // view is what one sentinel says.
 type view struct {
 	master   string // "" knows none
+	id       string // of the master; "" for one made of its address
 	epoch    int
 	others   []string
 	flags    string // of the master; "" is master
@@ -86,6 +88,10 @@ func (w *world) resolver(sentinels ...string) *sentinel.Resolver {
 		Failure:      func(addr string, err error) error { return fmt.Errorf("dial %s: %w", addr, err) },
 		Final:        func(err error) bool { return errors.Is(err, errPassword) },
 		Warn:         func(string, ...any) {},
+		Go: func(run func(ctx context.Context)) error {
+			go run(context.Background())
+			return nil
+		},
 		OnSwitch: func(from, to string, seq uint64) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -241,7 +247,7 @@ func (v view) reply(cmd resp.Command) string {
 		if flags == "" {
 			flags = "master"
 		}
-		return array(append(address(v.master), bulk("config-epoch"), bulk(fmt.Sprint(v.epoch)), bulk("flags"), bulk(flags), bulk("runid"), bulk("id of "+v.master))...)
+		return array(append(address(v.master), bulk("config-epoch"), bulk(fmt.Sprint(v.epoch)), bulk("flags"), bulk(flags), bulk("runid"), bulk(cmp.Or(v.id, "id of "+v.master)))...)
 	case "SENTINEL sentinels":
 		var list []string
 		for _, addr := range v.others {

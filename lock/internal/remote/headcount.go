@@ -35,7 +35,6 @@ type headcount struct {
 	muted   []string // other replicas that have acknowledged nothing so far, and are not silent; Replicas.loading decides about them
 
 	attachment
-	answered time.Time
 }
 
 // attachment is comparable with the one of an earlier headcount: both are the same if no replica has come or gone.
@@ -50,9 +49,8 @@ type arrivals struct {
 	full, partial int    // with all data, and with the last changes only
 }
 
-// parseHeadcount decodes the replies to sections, read at a time.
-func parseHeadcount(replies []resp.Value, answered time.Time) (h headcount, err error) {
-	h.answered = answered
+// parseHeadcount decodes the replies to sections.
+func parseHeadcount(replies []resp.Value) (h headcount, err error) {
 	stats, err := replies[0].Text()
 	if err = errors.Join(replies[0].Err(), err); err != nil {
 		return h, fmt.Errorf("INFO stats: %w", err)

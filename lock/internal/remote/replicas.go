@@ -73,6 +73,15 @@ type record struct {
 
 	muted      muted     // at the last reply
 	mutedSince time.Time // start of the time with the same muted
+
+	news      news      // at the last reply; zero if it is as at the last count
+	newsSince time.Time // start of the time with the same news
+}
+
+// news is what has changed since the last count, comparable with earlier news.
+type news struct {
+	attachment
+	live int
 }
 
 // muted is comparable with an earlier one: both are the same if the same replicas have acknowledged nothing since they came.
@@ -102,12 +111,12 @@ func (r *Replicas) at(s conn.Succession) *record {
 }
 
 // counted records n replicas able to acknowledge, by the headcount h. bare: the server counts as a server without replicas. A replica that
-// has come or gone is news until the other nodes have been asked behind the headcount.
+// has come or gone is news until the other nodes have been asked behind the first headcount with it.
 func (r *Replicas) counted(s conn.Succession, h headcount, n int) (bare bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	st := r.at(s)
-	if st.changed(h) && s.Asked.Before(h.answered) {
+	if s.Asked.Before(st.changedAt(h)) {
 		st.count = max(st.count, n)
 	} else {
 		st.count, st.checked = n, h.attachment
@@ -137,7 +146,12 @@ func (r *Replicas) succession(ctx context.Context, name string, since time.Time)
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.acks.Timeout)
 	defer cancel()
-	return r.server.Failover.Succession(ctx, name, since)
+	begin := time.Now()
+	s, err := r.server.Failover.Succession(ctx, name, since)
+	if s.Asked.IsZero() && !since.IsZero() {
+		s.Asked = begin // the Failover of a wrapper may not say
+	}
+	return s, err
 }
 
 // Acked sends scripts to a server, followed by WAIT. The Server sends the batch over an exclusive connection. Unless
@@ -234,7 +248,11 @@ func (d *Acked) recount(ctx context.Context) (n int, bare bool) {
 		return 0, false
 	}
 	d.r.loading(d.succession, &h, asked)
-	s, err := d.r.succession(context.WithValue(ctx, conn.EverySentinel, d.r.changed(d.succession, h)), d.hold.Name, asked.Add(-WitnessAge))
+	since := asked.Add(-WitnessAge)
+	if news := d.r.changedAt(d.succession, h); !news.IsZero() {
+		ctx, since = context.WithValue(ctx, conn.EverySentinel, true), earlier(news, since)
+	}
+	s, err := d.r.succession(ctx, d.hold.Name, since)
 	if err != nil {
 		return 0, false
 	}
@@ -371,16 +389,26 @@ func (d *Acked) required(ctx context.Context) (need int, err error) {
 // the server does not have may have replaced it by now, and the server learns of the end of a first synchronization later than the replica. After
 // a change all sentinels are asked: one may not have heard of a replica that another one promotes.
 func (d *Acked) count(ctx context.Context) (n int, bare bool, err error) {
-	h, err := parseHeadcount(d.info[:], d.answered)
+	h, err := parseHeadcount(d.info[:])
 	if err != nil {
 		return 0, false, err
 	}
 	d.r.loading(d.succession, &h, d.asked)
 	s, err := d.answerer(ctx, h, time.Time{})
 	n = d.r.candidates(h, s)
-	changed := err != nil || d.r.changed(s, h)
-	if changed || n == 0 || len(h.live) < n || s.Away > 0 || len(h.syncing) > 0 {
-		if s, err = d.answerer(context.WithValue(ctx, conn.EverySentinel, changed), h, d.answered.Add(-WitnessAge)); err != nil {
+	fresh, news := d.answered.Add(-WitnessAge), time.Now()
+	if err == nil {
+		news = d.r.changedAt(s, h)
+	}
+	if !news.IsZero() {
+		ctx = context.WithValue(ctx, conn.EverySentinel, true)
+		if s, err = d.answerer(ctx, h, earlier(news, fresh)); err != nil {
+			return n, false, err
+		}
+		n = d.r.candidates(h, s)
+	}
+	if n == 0 || len(h.live) < n || s.Away > 0 || len(h.syncing) > 0 {
+		if s, err = d.answerer(ctx, h, fresh); err != nil {
 			return n, false, err
 		}
 		n = d.r.candidates(h, s)
@@ -415,17 +443,32 @@ func (r *Replicas) loading(s conn.Succession, h *headcount, asked time.Time) {
 	h.live = append(h.live, h.muted...)
 }
 
-// changed reports whether a replica of a server has come or gone since the last count. Between two counts a replica may even have come, and gone
-// to replace the server: an old answer of the other nodes does not know of such a replica.
-func (r *Replicas) changed(s conn.Succession, h headcount) bool {
+// changedAt returns the time at which a replica of a server was first seen to have come or gone since the last count, if no other one has until
+// h; zero without a change. Between two counts a replica may even have come, and gone to replace the server: an old answer of the other nodes does
+// not know of such a replica.
+func (r *Replicas) changedAt(s conn.Succession, h headcount) time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.at(s).changed(h)
+	return r.at(s).changedAt(h)
 }
 
-// changed is as of Replicas. The caller has mu.
-func (st *record) changed(h headcount) bool {
-	return len(h.live) < st.count || h.replicas < st.checked.replicas || h.arrivals != st.checked.arrivals
+// changedAt is as of Replicas. The caller has mu.
+func (st *record) changedAt(h headcount) time.Time {
+	now := news{h.attachment, len(h.live)}
+	if now.live >= st.count && h.replicas >= st.checked.replicas && h.arrivals == st.checked.arrivals {
+		st.news, st.newsSince = news{}, time.Time{}
+	} else if st.news != now || st.newsSince.IsZero() {
+		st.news, st.newsSince = now, time.Now()
+	}
+	return st.newsSince
+}
+
+// earlier returns the earlier time.
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
 }
 
 // answerer returns other nodes' information about the answering server. It returns an error unless the other nodes name the
@@ -491,5 +534,5 @@ func (d *Acked) headcount(ctx context.Context) (headcount, error) {
 	if err != nil {
 		return headcount{}, err
 	}
-	return parseHeadcount(replies, time.Now())
+	return parseHeadcount(replies)
 }
