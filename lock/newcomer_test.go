@@ -239,7 +239,7 @@ func TestReplicaDuringTheWait(t *testing.T) {
 				w.attached(before...)
 				w.srv.Replicas(2)
 				mustUnlock(t, mustLock(t, c, "job"))
-				w.srv.Latency(6 * time.Millisecond) // time enough to come
+				w.srv.Latency(300 * time.Millisecond) // time enough to come
 				w.attachedLater(before, x.later, x.came)
 				lease, err := c.Reentrant("job").TryLock(t.Context())
 				if e, ok := errors.AsType[*lock.NotReplicatedError](err); x.granted && err == nil {

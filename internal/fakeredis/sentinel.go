@@ -128,8 +128,10 @@ func newInstance(addr string) *instance {
 	return &instance{addr: addr, pong: now, roleSince: now, following: now}
 }
 
-// restarted forgets what is not in a sentinel's file. The sentinel pretends to have heard of all others just now.
+// restarted forgets what is not in a sentinel's file, which has the promoted replica in place of the master. The sentinel pretends to have heard of
+// all others just now.
 func (t *sentinel) restarted() {
+	t.master = t.current()
 	for addr := range t.servers {
 		t.servers[addr] = newInstance(addr)
 		t.servers[addr].cut = true

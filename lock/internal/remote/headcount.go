@@ -19,8 +19,9 @@ const (
 	lagMax = 2
 	// firstAck is the time within which a replica with all the data has acknowledged something: a replica with such a lag is silent.
 	firstAck = (lagMax + 1) * time.Second
-	// arrival is the minimum time between the connection of a replica and its first acknowledgement.
-	arrival = 10 * time.Millisecond
+	// arrival is the minimum time between the connection of a new replica and its first acknowledgement, with hardly any data. Less would cost each
+	// request in a slow network a further round trip.
+	arrival = 500 * time.Millisecond
 )
 
 // sections are the commands for a headcount. The arrivals come first: a replica that comes between the two replies is counted now, and its
