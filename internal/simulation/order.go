@@ -29,7 +29,8 @@ type stand struct {
 // blindFor is for how long an owner who came while the slot moved may not have asked again.
 const blindFor = 15 * time.Second
 
-// shortWait is the wait of a call up to which the place kept by its undo for other calls of the owner may end before one of these asks.
+// shortWait is the wait of a call up to which the place kept by its undo for other calls of the owner may end before one of these asks: it may then
+// have kept its place or not.
 const shortWait = time.Second
 
 // queued takes in a script of a fair lock. It is called inside the server.
@@ -55,8 +56,9 @@ func (o *object) queued(title string, c *fakeredis.Call, reply any) {
 		case c.Args[6] != "1":
 			s.gone = true
 		case reply == any(int64(1)): // the owner heads the queue, for the wait of the undone call; otherwise the lease has ended before its answer came
-			wait, _ := strconv.Atoi(c.Args[5])
-			s.gone = time.Duration(wait)*time.Millisecond < shortWait
+			if wait, _ := strconv.Atoi(c.Args[5]); time.Duration(wait)*time.Millisecond < shortWait {
+				s.number = 0
+			}
 		}
 		q.seen = members(c)
 	case "apart: Fair lock, acquire":
