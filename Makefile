@@ -14,9 +14,9 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # All packages of the modules that go.work names.
 PACKAGES := ./... ./bench/... ./contrib/otel/... ./contrib/prometheus/... ./internal/simulation/... ./internal/thirdparty/...
 DETERMINISTIC := internal/simulation/host
-LONGEST := ./lock ./internal/conformance ./internal/simulation ./cluster
-# Tested without the race detector: their tests read files, build programs, walk through models, or measure, and take several times as long with it.
-UNRACED := ./internal/policy ./internal/pictures ./internal/lockscripts ./internal/thirdparty/... ./internal/simulation/museum ./lock/internal/kinds/... ./bench/...
+LONGEST := ./lock ./internal/conformance ./cluster
+# Tested without the race detector: their tests read files, build programs, simulate, walk through models, or measure, and take several times as long with it.
+UNRACED := ./internal/policy ./internal/pictures ./internal/lockscripts ./internal/thirdparty/... ./internal/simulation ./internal/simulation/museum ./lock/internal/kinds/... ./bench/...
 
 # The programs that tests against real servers run. Empty is the one in PATH, or what LOCKWIRE_REDIS_SERVER says; "all" is
 # the one in PATH and those of make servers; anything else is a list of paths with commas.

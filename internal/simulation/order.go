@@ -56,6 +56,7 @@ func (o *object) queued(title string, c *fakeredis.Call, reply any) {
 		case c.Args[6] != "1":
 			s.gone = true
 		case reply == any(int64(1)): // the owner heads the queue, for the wait of the undone call; otherwise the lease has ended before its answer came
+			s.gone = false
 			if wait, _ := strconv.Atoi(c.Args[5]); time.Duration(wait)*time.Millisecond < shortWait {
 				s.number = 0
 			}
