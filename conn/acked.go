@@ -119,9 +119,9 @@ type Succession struct {
 }
 
 // Succession returns a sentinel's answer to a question sent at since or later; for a zero since the last answer is
-// enough. Answers of a sentinel without a majority, back from a partition for less than two seconds, started less than four seconds ago, cut off from the
-// master, or with another master than the Pool's do not count. key is ignored. Without Config.Sentinel the Succession only
-// has Addr and Bare set.
+// enough. Answers of a sentinel without a majority, back from a partition for less than two seconds, started less than four
+// seconds ago, cut off from the master, or with another master than the Pool's do not count. key is ignored. Without
+// Config.Sentinel the Succession only has Addr and Bare set.
 //
 // Callers share a question. It goes on when ctx ends, so that the next call has the answer.
 func (p *Pool) Succession(ctx context.Context, key string, since time.Time) (Succession, error) {

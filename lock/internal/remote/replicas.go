@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/lock/internal/clock"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -250,7 +251,7 @@ func (d *Acked) recount(ctx context.Context) (n int, bare bool) {
 	d.r.loading(d.succession, &h, asked)
 	since := asked.Add(-WitnessAge)
 	if news := d.r.changedAt(d.succession, h); !news.IsZero() {
-		ctx, since = context.WithValue(ctx, conn.EverySentinel, true), earlier(news, since)
+		ctx, since = context.WithValue(ctx, conn.EverySentinel, true), clock.Earlier(news, since)
 	}
 	s, err := d.r.succession(ctx, d.hold.Name, since)
 	if err != nil {
@@ -402,7 +403,7 @@ func (d *Acked) count(ctx context.Context) (n int, bare bool, err error) {
 	}
 	if !news.IsZero() {
 		ctx = context.WithValue(ctx, conn.EverySentinel, true)
-		if s, err = d.answerer(ctx, h, earlier(news, fresh)); err != nil {
+		if s, err = d.answerer(ctx, h, clock.Earlier(news, fresh)); err != nil {
 			return n, false, err
 		}
 		n = d.r.candidates(h, s)
@@ -461,14 +462,6 @@ func (st *record) changedAt(h headcount) time.Time {
 		st.news, st.newsSince = now, time.Now()
 	}
 	return st.newsSince
-}
-
-// earlier returns the earlier time.
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }
 
 // answerer returns other nodes' information about the answering server. It returns an error unless the other nodes name the
