@@ -131,6 +131,32 @@ func statsOf(arrivals int64) string {
 	return fmt.Sprintf("# Stats\r\nsync_full:%d\r\nsync_partial_ok:0\r\n", arrivals)
 }
 
+// replication has the server say so of its replicas. The number of arrivals is the caller's to change.
+func (w *world) replication(text string) *atomic.Int64 {
+	var arrivals atomic.Int64
+	w.replicasInfo(func(section string, _ int64) string {
+		if section == "stats" {
+			return statsOf(arrivals.Load())
+		}
+		return text
+	})
+	return &arrivals
+}
+
+// checkAcks takes a lock, and fails unless it is granted, or for needed above 0 refused with these numbers.
+func checkAcks(t *testing.T, c *lock.Client, needed, acked int) {
+	t.Helper()
+	lease, err := c.Reentrant("job").TryLock(t.Context())
+	if needed == 0 {
+		if err != nil {
+			t.Fatalf("TryLock() = %v", err)
+		}
+		mustUnlock(t, lease)
+	} else if e, ok := errors.AsType[*lock.NotReplicatedError](err); !ok || e.Needed != needed || e.Acked != acked {
+		t.Errorf("TryLock() = %v, want one that needed %d and has %d", err, needed, acked)
+	}
+}
+
 // replicasInfo has the server say of its replicas what text returns, in the sections stats and replication, after so many WAITs.
 func (w *world) replicasInfo(text func(section string, waits int64) string) {
 	waits := int64(0)
@@ -270,15 +296,7 @@ func TestAllAcknowledge(t *testing.T) {
 				})
 				w.attached(x.replicas...)
 				w.srv.Replicas(x.acked)
-				lease, err := c.Reentrant("job").TryLock(t.Context())
-				if x.needed == 0 {
-					if err != nil {
-						t.Fatalf("TryLock() = %v", err)
-					}
-					mustUnlock(t, lease)
-				} else if e, ok := errors.AsType[*lock.NotReplicatedError](err); !ok || e.Needed != x.needed || e.Acked != x.acked {
-					t.Errorf("TryLock() = %v, want one that needed %d", err, x.needed)
-				}
+				checkAcks(t, c, x.needed, x.acked)
 				w.sleep(time.Minute)
 			})
 		})

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,13 +34,7 @@ func TestReplicaThatLoads(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inShard(t, lock.Config{}, func(t *testing.T, w *world, r *replicated, c *lock.Client) {
-				var arrivals atomic.Int64
-				w.replicasInfo(func(section string, _ int64) string {
-					if section == "stats" {
-						return statsOf(arrivals.Load())
-					}
-					return fmt.Sprintf("# Replication\r\nrole:master\r\n%s\r\nmaster_replid:1\r\nmaster_repl_offset:%d\r\n", x.replicas, x.written)
-				})
+				arrivals := w.replication(fmt.Sprintf("# Replication\r\nrole:master\r\n%s\r\nmaster_replid:1\r\nmaster_repl_offset:%d\r\n", x.replicas, x.written))
 				w.srv.Replicas(min(1, strings.Count(x.replicas, live)))
 				r.tell(func(r *replicated) {
 					r.heirs.Replicas = 2

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -45,15 +44,7 @@ func TestNewcomerDoesNotAcknowledge(t *testing.T) {
 					r.heirs = x.known
 				})
 				w.attachedLater(x.before, x.later, x.came)
-				lease, err := c.Reentrant("job").TryLock(t.Context())
-				if x.needed == 0 {
-					if err != nil {
-						t.Fatalf("TryLock() = %v", err)
-					}
-					mustUnlock(t, lease)
-				} else if e, ok := errors.AsType[*lock.NotReplicatedError](err); !ok || e.Needed != x.needed || e.Acked != x.acked {
-					t.Errorf("TryLock() = %v, want one that needed %d and has %d", err, x.needed, x.acked)
-				}
+				checkAcks(t, c, x.needed, x.acked)
 				w.sleep(time.Minute)
 			})
 		})
@@ -78,13 +69,7 @@ func TestReplicaBetweenTwoRequests(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inShard(t, lock.Config{}, func(t *testing.T, w *world, r *replicated, c *lock.Client) {
-				var arrivals atomic.Int64
-				w.replicasInfo(func(section string, _ int64) string {
-					if section == "stats" {
-						return statsOf(arrivals.Load())
-					}
-					return "# Replication\r\nrole:master\r\nslave0:ip=10.0.0.2,port=6379," + live + "\r\nmaster_replid:1\r\n"
-				})
+				arrivals := w.replication("# Replication\r\nrole:master\r\nslave0:ip=10.0.0.2,port=6379," + live + "\r\nmaster_replid:1\r\n")
 				r.tell(func(r *replicated) { r.heirs.Replicas = 1 })
 				w.srv.Replicas(1)
 				for range 2 {
@@ -126,13 +111,7 @@ func TestReplicaBetweenTwoRequests(t *testing.T) {
 // a later one.
 func TestReplicaBehindTheAnswerOfTheSentinels(t *testing.T) {
 	inShard(t, lock.Config{}, func(t *testing.T, w *world, r *replicated, c *lock.Client) {
-		var arrivals atomic.Int64
-		w.replicasInfo(func(section string, _ int64) string {
-			if section == "stats" {
-				return statsOf(arrivals.Load())
-			}
-			return "# Replication\r\nrole:master\r\nslave0:ip=10.0.0.2,port=6379,state=online,offset=1,lag=0\r\nmaster_replid:1\r\n"
-		})
+		arrivals := w.replication("# Replication\r\nrole:master\r\nslave0:ip=10.0.0.2,port=6379,state=online,offset=1,lag=0\r\nmaster_replid:1\r\n")
 		r.tell(func(r *replicated) { r.heirs.Replicas = 1 })
 		w.srv.Replicas(1)
 		mustUnlock(t, mustLock(t, c, "job"))
@@ -224,14 +203,14 @@ func TestReplicaDuringTheWait(t *testing.T) {
 	const live, other, third = "state=online,offset=1,lag=0", "ip=10.0.0.3,port=6379,", "ip=10.0.0.4,port=6379,"
 	before := []string{live, other + live}
 	for name, x := range map[string]struct {
-		later   []string
-		came    int
-		granted bool
+		later         []string
+		came          int
+		needed, acked int // 0 needed: the lock is granted
 	}{
-		"one hangs":       {later: []string{live, other + live, third + live}, came: 1},
-		"one has left":    {later: []string{live, third + live}, came: 1},
-		"it has left":     {later: before, came: 1},
-		"nothing happens": {later: before, granted: true},
+		"one hangs":       {[]string{live, other + live, third + live}, 1, 2, 1},
+		"one has left":    {[]string{live, third + live}, 1, 2, 1},
+		"it has left":     {before, 1, 2, 1},
+		"nothing happens": {before, 0, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inShard(t, lock.Config{}, func(t *testing.T, w *world, r *replicated, c *lock.Client) {
@@ -241,12 +220,7 @@ func TestReplicaDuringTheWait(t *testing.T) {
 				mustUnlock(t, mustLock(t, c, "job"))
 				w.srv.Latency(300 * time.Millisecond) // time enough to come
 				w.attachedLater(before, x.later, x.came)
-				lease, err := c.Reentrant("job").TryLock(t.Context())
-				if e, ok := errors.AsType[*lock.NotReplicatedError](err); x.granted && err == nil {
-					mustUnlock(t, lease)
-				} else if x.granted || !ok || e.Needed != 2 || e.Acked != 1 {
-					t.Errorf("TryLock() = %v; want a lock: %v", err, x.granted)
-				}
+				checkAcks(t, c, x.needed, x.acked)
 				w.sleep(time.Minute)
 			})
 		})

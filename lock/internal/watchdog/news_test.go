@@ -31,6 +31,15 @@ type keeper struct {
 	slow   time.Duration   // its answers tell what was so long ago
 }
 
+// withAndWithoutRenewal runs fn beside a server that hangs, for leases with and without renewal.
+func withAndWithoutRenewal(t *testing.T, fn func(t *testing.T, k *keeper, renewed bool)) {
+	for name, renewed := range map[string]bool{"renewed": true, "fixed": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { fn(t, keepBesideOneThatHangs(t), renewed) })
+		})
+	}
+}
+
 func keepBesideOneThatHangs(t *testing.T) *keeper {
 	k := &keeper{Watchdog: keep(t, nil), news: fakeredis.New(), begin: time.Now(), leases: make(map[string]*fake)}
 	t.Cleanup(k.news.Close)
@@ -156,47 +165,37 @@ func TestNewsOfAServerThatHangsDelayNoAlarm(t *testing.T) {
 
 // Nor does it hold up news of other locks.
 func TestNewsOfAServerThatHangsDelayNoOthers(t *testing.T) {
-	for name, renewed := range map[string]bool{"renewed": true, "fixed": false} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				k := keepBesideOneThatHangs(t)
-				k.add("stuck", true)
-				k.add("stuck too", false)
-				l := k.add("other", renewed)
-				time.Sleep(8 * time.Second)
-				for range 3 {
-					k.tell("stuck")
-					k.tell("stuck too")
-					time.Sleep(time.Second)
-				}
-				k.lose()
-				k.tell("other")
-				deniedWithin(t, l, time.Millisecond)
-			})
-		})
-	}
+	withAndWithoutRenewal(t, func(t *testing.T, k *keeper, renewed bool) {
+		k.add("stuck", true)
+		k.add("stuck too", false)
+		l := k.add("other", renewed)
+		time.Sleep(8 * time.Second)
+		for range 3 {
+			k.tell("stuck")
+			k.tell("stuck too")
+			time.Sleep(time.Second)
+		}
+		k.lose()
+		k.tell("other")
+		deniedWithin(t, l, time.Millisecond)
+	})
 }
 
 // An alarm comes after the server has answered a question, and before the answer is there.
 func TestAlarmDuringAQuestion(t *testing.T) {
-	for name, renewed := range map[string]bool{"renewed": true, "fixed": false} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				k := keepBesideOneThatHangs(t)
-				k.Watchdog.cfg.Acked = func() bool { return true } // a late answer counts
-				l := k.add("other", renewed)
-				time.Sleep(3 * time.Second)
-				k.mu.Lock()
-				k.slow = 3 * time.Second
-				k.mu.Unlock()
-				k.tell("other")
-				time.Sleep(time.Second)
-				k.lose()
-				k.Raise()
-				deniedWithin(t, l, 6*time.Second)
-			})
-		})
-	}
+	withAndWithoutRenewal(t, func(t *testing.T, k *keeper, renewed bool) {
+		k.Watchdog.cfg.Acked = func() bool { return true } // a late answer counts
+		l := k.add("other", renewed)
+		time.Sleep(3 * time.Second)
+		k.mu.Lock()
+		k.slow = 3 * time.Second
+		k.mu.Unlock()
+		k.tell("other")
+		time.Sleep(time.Second)
+		k.lose()
+		k.Raise()
+		deniedWithin(t, l, 6*time.Second)
+	})
 }
 
 // However many news are about a lock of a server that hangs, one question is under way at a time, and it ends with the client.

@@ -69,86 +69,71 @@ func TestManyLeasesBesideAServerThatHangs(t *testing.T) {
 
 // News of a lock are not held up by news of many others on a server that hangs.
 func TestNewsOfManyLocksOfAServerThatHangs(t *testing.T) {
-	for name, renewed := range map[string]bool{"renewed": true, "fixed": false} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				k := keepBesideOneThatHangs(t)
-				l := k.add("other", renewed)
-				stuck := func(i int) string { return fmt.Sprint("stuck ", i) }
-				for i := range 100 {
-					k.add(stuck(i), i%2 == 0)
-				}
-				time.Sleep(3 * time.Second)
-				for i := range 100 {
-					k.tell(stuck(i))
-					time.Sleep(time.Millisecond)
-				}
-				k.lose()
-				k.tell("other")
-				deniedWithin(t, l, time.Millisecond)
-			})
-		})
-	}
+	withAndWithoutRenewal(t, func(t *testing.T, k *keeper, renewed bool) {
+		l := k.add("other", renewed)
+		stuck := func(i int) string { return fmt.Sprint("stuck ", i) }
+		for i := range 100 {
+			k.add(stuck(i), i%2 == 0)
+		}
+		time.Sleep(3 * time.Second)
+		for i := range 100 {
+			k.tell(stuck(i))
+			time.Sleep(time.Millisecond)
+		}
+		k.lose()
+		k.tell("other")
+		deniedWithin(t, l, time.Millisecond)
+	})
 }
 
 // An alarm is answered by a server while another one hangs.
 func TestAlarmBesideAServerThatHangs(t *testing.T) {
-	for name, renewed := range map[string]bool{"renewed": true, "fixed": false} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				k := keepBesideOneThatHangs(t)
-				k.add("stuck", true)
-				k.add("stuck too", false)
-				l := k.add("other", renewed)
-				time.Sleep(k.cfg.Every + time.Second) // the server that hangs is being asked
-				k.lose()
-				k.Raise()
-				deniedWithin(t, l, time.Millisecond)
-			})
-		})
-	}
+	withAndWithoutRenewal(t, func(t *testing.T, k *keeper, renewed bool) {
+		k.add("stuck", true)
+		k.add("stuck too", false)
+		l := k.add("other", renewed)
+		time.Sleep(k.cfg.Every + time.Second) // the server that hangs is being asked
+		k.lose()
+		k.Raise()
+		deniedWithin(t, l, time.Millisecond)
+	})
 }
 
 // A lock whose slot moves from a server that hangs is asked for on its new server, after the round under way at the latest.
 func TestLeaseFollowsItsSlot(t *testing.T) {
-	for name, renewed := range map[string]bool{"renewed": true, "fixed": false} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				k := keepBesideOneThatHangs(t)
-				var moved atomic.Bool
-				moves := func(l *fake) bool { return moved.Load() && k.nameOf(l) == "moves" }
-				k.cfg.Leases.Name = func(l *fake) string {
-					if moves(l) {
-						return "other"
-					}
-					return "stuck"
+	withAndWithoutRenewal(t, func(t *testing.T, k *keeper, renewed bool) {
+		var moved atomic.Bool
+		moves := func(l *fake) bool { return moved.Load() && k.nameOf(l) == "moves" }
+		k.cfg.Leases.Name = func(l *fake) string {
+			if moves(l) {
+				return "other"
+			}
+			return "stuck"
+		}
+		k.cfg.Ask = func(ctx context.Context, leases []*fake, _ bool) ([]Answer[*fake], error) {
+			if slices.ContainsFunc(leases, moves) {
+				if len(leases) > 1 {
+					t.Error("asked for together with a lease on the server that hangs")
 				}
-				k.cfg.Ask = func(ctx context.Context, leases []*fake, _ bool) ([]Answer[*fake], error) {
-					if slices.ContainsFunc(leases, moves) {
-						if len(leases) > 1 {
-							t.Error("asked for together with a lease on the server that hangs")
-						}
-						return []Answer[*fake]{{leases[0], 0, nil}}, nil
-					}
-					<-ctx.Done()
-					var answers []Answer[*fake]
-					for _, l := range leases {
-						answers = append(answers, Answer[*fake]{l, 0, ctx.Err()})
-					}
-					return answers, ctx.Err()
-				}
-				k.cfg.Batch = 1
-				for i := range 100 { // more than the server is asked for at a time
-					k.add(fmt.Sprint("stuck ", i), true)
-				}
-				l := k.add("moves", renewed)
-				time.Sleep(time.Minute)
-				moved.Store(true)
-				k.Raise()
-				deniedWithin(t, l, Limit(k.cfg.Term)+retryMax)
-			})
-		})
-	}
+				return []Answer[*fake]{{leases[0], 0, nil}}, nil
+			}
+			<-ctx.Done()
+			var answers []Answer[*fake]
+			for _, l := range leases {
+				answers = append(answers, Answer[*fake]{l, 0, ctx.Err()})
+			}
+			return answers, ctx.Err()
+		}
+		k.cfg.Batch = 1
+		for i := range 100 { // more than the server is asked for at a time
+			k.add(fmt.Sprint("stuck ", i), true)
+		}
+		l := k.add("moves", renewed)
+		time.Sleep(time.Minute)
+		moved.Store(true)
+		k.Raise()
+		deniedWithin(t, l, Limit(k.cfg.Term)+retryMax)
+	})
 }
 
 // A question about a lease without renewal has no part in the report of a round of renewals, and neither has another server.
