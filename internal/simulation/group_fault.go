@@ -23,12 +23,12 @@ func (g *group) faults() []fault {
 		{"replica comes", comes, false, func(*world, *dice) { g.grow() }},
 		{"failover", 4, false, (*world).failoverFault},
 		{"master hangs", 5, false, of(master, (*group).hang)},
-		{"master dies", 3, false, of(master, func(g *group, d *dice, i int) { g.die(d, i, true) })},
-		{"master dies without data", 1, true, of(master, func(g *group, d *dice, i int) { g.die(d, i, false) })},
+		{"master dies", 3, false, of(master, func(g *group, d *dice, i int) { g.reboot(d, i) })},
+		{"master dies without data", 1, true, of(master, (*group).die)},
 		{"master cut off", 4, false, of(master, (*group).cut)},
 		{"replica hangs", 3, false, of(replica, (*group).hang)},
-		{"replica dies", 2, false, of(replica, func(g *group, d *dice, i int) { g.die(d, i, true) })},
-		{"replica dies without data", 2, false, of(replica, func(g *group, d *dice, i int) { g.die(d, i, false) })},
+		{"replica dies", 2, false, of(replica, func(g *group, d *dice, i int) { g.reboot(d, i) })},
+		{"replica dies without data", 2, false, of(replica, (*group).die)},
 		{"replica cut off", 3, false, of(replica, (*group).cut)},
 		{"split", 4, false, func(w *world, d *dice) { w.group.split(d) }},
 		{"lag", 4, false, of(server, (*group).lag)},
@@ -69,22 +69,22 @@ func (g *group) hang(d *dice, i int) {
 	w.during(g.outage(d), func() { s.Stall(true) }, func() { s.Stall(false) })
 }
 
-// die makes a server die and come back with its data or without.
-func (g *group) die(d *dice, i int, keep bool) {
+// die makes a server die and come back without its data.
+func (g *group) die(d *dice, i int) {
 	w, s := g.world, g.servers[i]
 	if s.Replication().Down {
 		return
 	}
-	w.history.add("fault", "", "%s dies (what it has is kept: %v)", g.addrs[i], keep)
+	w.history.add("fault", "", "%s dies, and loses what it has", g.addrs[i])
 	w.during(g.outage(d), s.Kill, func() {
-		if !keep && g.index() == i {
+		if g.index() == i {
 			w.lost(dataLost, w.objects...)
-		} else if !keep {
+		} else {
 			g.mu.Lock() // it may be promoted at once
 			g.sound[i], g.away[i] = false, time.Now().Add(witnessAge)
 			g.mu.Unlock()
 		}
-		s.Revive(keep)
+		s.Revive(false)
 		w.history.add("fault", "", "%s is back", g.addrs[i])
 	})
 }
