@@ -120,14 +120,23 @@ func (h *headcount) syncingNotAway(s conn.Succession) int {
 	return len(h.syncing) - common(h.syncing, s.AwayAddrs)
 }
 
-// common returns the number of addresses in both lists.
+// common returns the number of addresses in both lists, however IPv6 is written: a master repeats what a replica announces, a sentinel does not.
 func common(a, b []string) (n int) {
 	for _, addr := range a {
-		if slices.Contains(b, addr) {
+		same := func(other string) bool { return canonical(other) == canonical(addr) }
+		if slices.ContainsFunc(b, same) {
 			n++
 		}
 	}
 	return n
+}
+
+// canonical returns an address in the one way to write its IP address, or as it is with a host name.
+func canonical(addr string) string {
+	if at, err := netip.ParseAddrPort(addr); err == nil {
+		return at.String()
+	}
+	return addr
 }
 
 // literal reports whether all addresses have a literal IP address in place of a host name.
