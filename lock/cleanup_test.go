@@ -247,9 +247,9 @@ func TestShortDeadlines(t *testing.T) {
 			length, work     time.Duration // work is the time that the server takes for a script
 			least            int64
 		}{
-			"one process":                    {1, 200, time.Second, 0, 400},
-			"processes":                      {50, 50, 500 * time.Millisecond, 0, 300},
-			"processes of many callers":      {20, 200, 500 * time.Millisecond, 0, 400},
+			"one process":                    {1, 200, 500 * time.Millisecond, 0, 200},
+			"processes":                      {50, 50, 300 * time.Millisecond, 0, 180},
+			"processes of many callers":      {20, 200, 300 * time.Millisecond, 0, 220},
 			"one process, and a busy server": {1, 200, 500 * time.Millisecond, 150 * time.Microsecond, 100},
 		} {
 			if b.name == "readwrite" { // of whom many have it at once, which takes the test long

@@ -11,9 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/lock"
-	"github.com/lockwire/lockwire/pubsub"
 )
 
 const jobReadWrite = "redisson_rwlock:{job}"
@@ -510,91 +508,4 @@ func TestPreferringWriterPassesReaders(t *testing.T) {
 		w.sleep(time.Second)
 		w.free()
 	})
-}
-
-// A client of Redisson's protocol that asks 2 ms after each message, to write, gets at least half of its equal share beside
-// processes of one or four callers each, of whom some read.
-func TestSlowWriterHasItsShare(t *testing.T) {
-	const instant, short = 20 * time.Microsecond, 5 * time.Millisecond
-	for _, test := range []struct {
-		processes, callers, readers int
-		hold                        time.Duration
-	}{
-		{1, 4, 0, short}, {2, 4, 0, short}, {2, 4, 2, short}, {1, 1, 0, short}, {2, 1, 0, short}, {1, 1, 1, short},
-		{1, 4, 0, instant},
-	} {
-		t.Run(fmt.Sprintf("%d times %d with %d of %v", test.processes, test.callers, test.readers, test.hold), func(t *testing.T) {
-			inVirtualTime(t, func(t *testing.T, w *world) {
-				ours, theirs := slowWriter(t, w, test.processes, test.callers, test.readers, test.hold)
-				all := ours + theirs
-				if equal := all / (test.callers*test.processes + 1); 2*theirs < equal {
-					t.Errorf("the peer had %d of %d turns, want half of %d at least", theirs, all, equal)
-				}
-				if possible := int(slowWriterTime / test.hold); test.hold == short && all < possible*7/10 {
-					t.Errorf("%d turns of %v in %v", all, test.hold, slowWriterTime)
-				}
-			})
-		})
-	}
-}
-
-const slowWriterTime = 4 * time.Second
-
-func slowWriter(t *testing.T, w *world, processes, callers, readers int, hold time.Duration) (ours, theirs int) {
-	w.srv.Latency(100 * time.Microsecond)
-	end := time.Now().Add(slowWriterTime)
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	for range processes {
-		c := w.client(lock.Config{})
-		for i := range callers {
-			h := lockOf(toWrite)
-			if i < readers {
-				h = toRead
-			}
-			wg.Go(func() {
-				for time.Now().Before(end) {
-					l, err := h(c).Lock(context.Background())
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					mu.Lock()
-					ours++
-					mu.Unlock()
-					w.sleep(hold)
-					mustUnlock(t, l)
-				}
-			})
-		}
-	}
-	pool := w.pool(conn.Config{})
-	defer pool.Close()
-	sub := pubsub.New(pool, pubsub.Config{})
-	defer sub.Close()
-	events, err := sub.Subscribe(t.Context(), jobReadWrite)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for time.Now().Before(end) {
-		w.sleep(300 * time.Microsecond) // a round trip, and what it does in between
-		for w.srv.Do("HSETNX", "job", "mode", "write") == int64(0) {
-			select {
-			case <-events.Events():
-				w.sleep(2 * time.Millisecond)
-			case <-time.After(5 * time.Second):
-				t.Error("the peer has waited for 5 s")
-			}
-		}
-		w.srv.Do("HSET", "job", "peer:1:write", "1")
-		w.srv.Do("PEXPIRE", "job", "30000")
-		theirs++
-		w.sleep(hold)
-		w.srv.Do("DEL", "job")
-		w.srv.Do("PUBLISH", jobReadWrite, "1")
-	}
-	wg.Wait()
-	w.srv.Latency(0)
-	w.sleep(26 * time.Second)
-	return ours, theirs
 }

@@ -3,7 +3,6 @@ package lock_test
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -118,58 +117,6 @@ func TestRedlockReleasedAtEachStep(t *testing.T) {
 			}
 			down["refuses"](f[2].srv, false)
 			time.Sleep(40 * time.Second)
-			f.free()
-		})
-	}
-}
-
-// Processes that want the lock all the time have it equally often, with delays that differ with each message.
-func TestRedlockShares(t *testing.T) {
-	t.Parallel()
-	const length = 3 * time.Second
-	for _, c := range []struct {
-		nodes, processes int
-		hold             time.Duration
-	}{{3, 2, 20 * time.Millisecond}, {3, 3, time.Millisecond}, {5, 3, time.Millisecond}} {
-		inFleet(t, c.nodes, func(t *testing.T, f fleet) {
-			for _, w := range f {
-				w.srv.Latency(latency / 4)
-				w.srv.Intercept(func(fakeredis.Cmd) fakeredis.Action {
-					return fakeredis.Run().Late(rand.N(latency / 2))
-				})
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), length)
-			defer cancel()
-			counts, longest, all := make([]int, c.processes), make([]time.Duration, c.processes), 0
-			var wg sync.WaitGroup
-			for i := range c.processes {
-				r := f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, false)
-				wg.Go(func() {
-					for {
-						start := time.Now()
-						lease, err := r.Lock(ctx)
-						if err != nil {
-							return
-						}
-						longest[i] = max(longest[i], time.Since(start))
-						counts[i]++
-						f[0].sleep(c.hold)
-						mustUnlock(t, lease)
-					}
-				})
-			}
-			wg.Wait()
-			for _, n := range counts {
-				all += n
-			}
-			if want := int(length / (c.hold + 5*time.Millisecond)); all < want {
-				t.Errorf("%d leases in %v, want %d", all, length, want)
-			}
-			for i, n := range counts {
-				if n < all*2/3/c.processes || longest[i] > 700*time.Millisecond {
-					t.Errorf("of %d leases a process had %d, and waited for %v", all, n, longest[i])
-				}
-			}
 			f.free()
 		})
 	}
