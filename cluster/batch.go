@@ -299,7 +299,7 @@ func (b *batch) judgeAll(sent []int) judged {
 
 // fail gives a command up because of why, unless the command has a reply that the caller may see.
 func (b *batch) fail(i int, why error) {
-	if b.errs[i] != nil || leads(b.values[i].Err()) {
+	if b.errs[i] != nil || leads(b.values[i].Err()) && !b.once() {
 		b.errs[i] = why
 	}
 }

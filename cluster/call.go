@@ -116,6 +116,9 @@ func run[T any](k *call, at target, send func(target) (T, error)) (none T, err e
 // cause with the error of a redirection that leads nowhere.
 func (k *call) decide(at target, err error, cause *error) decision {
 	d := k.learn(at, err)
+	if d.action != stop && !isTransport(err) && k.once() {
+		return decision{action: stop, err: err}
+	}
 	if at.read && d.action != stop {
 		d = decision{action: again} // at once, with the owner
 	}
@@ -133,6 +136,9 @@ func (k *call) decide(at target, err error, cause *error) decision {
 	}
 	return d
 }
+
+// once reports whether the caller wants refusals at once.
+func (k *call) once() bool { return k.ctx.Value(conn.NoRepeat) == true }
 
 // learn returns what the function decide says of the failure err, and updates the topology accordingly. A failure caused by the
 // caller's own limit does not make the node sick, and a replica may not know of a failover yet.

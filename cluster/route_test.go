@@ -519,3 +519,43 @@ func FuzzRoute(f *testing.F) {
 		t.Errorf("%q goes to slot %d, which is that of no word", text, slot)
 	})
 }
+
+// With conn.NoRepeat a refusal is the outcome, and holds up no other command, even if it leads to a node that hangs.
+func TestNoRepeat(t *testing.T) {
+	for _, reply := range []string{"MOVED 1711 10.0.0.2:7002", "ASK 1711 10.0.0.2:7002", "CLUSTERDOWN Hash slot not served", "TRYAGAIN later",
+		"LOADING busy", "READONLY You can't write against a read only replica."} {
+		bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+			f.nodes[nodeB].Mute(true)
+			refusal := fakeredis.Reply("-" + reply + "\r\n")
+			f.hook(nodeA, func(cmd fakeredis.Cmd) *fakeredis.Action {
+				if len(cmd.Args) > 1 && cmd.Args[1] == keyA {
+					return &refusal
+				}
+				return nil
+			})
+			ctx := context.WithValue(t.Context(), conn.NoRepeat, true)
+			word, _, _ := strings.Cut(reply, " ")
+			cmds := []resp.Command{resp.Cmd("INCR", "{mylock}2"), resp.Cmd("INCR", keyA), resp.Cmd("INCR", "{mylock}3")}
+			took(t, 0, 0, func() {
+				if values, err := c.SendBatch(ctx, cmds); err != nil || texts(values) != "1 "+word+" 1" {
+					t.Errorf("%s: %q, %v", reply, texts(values), err)
+				}
+			})
+			owner := map[bool]string{true: nodeB, false: nodeA}[word == "MOVED"]
+			if got := c.Route(keyA); got != owner {
+				t.Errorf("after %s the owner is %s, want %s", reply, got, owner)
+			}
+		})
+		bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+			f.answer(nodeA, "INCR", "-"+reply, 0)
+			ctx := context.WithValue(t.Context(), conn.NoRepeat, true)
+			_, err := c.Send(ctx, resp.Cmd("INCR", keyA))
+			values, together := c.SendBatch(ctx, waiting(resp.Cmd("INCR", keyA), resp.Cmd("INCR", keyA)))
+			if word, _, _ := strings.Cut(reply, " "); !strings.HasPrefix(fmt.Sprint(err), word) {
+				t.Errorf("%s: %v", reply, err)
+			} else if word != "MOVED" && (together != nil || texts(values) != word+" "+word+" 0") { // after MOVED the batch goes to the new owner
+				t.Errorf("%s before WAIT: %q, %v", reply, texts(values), together)
+			}
+		})
+	}
+}

@@ -49,7 +49,7 @@ func (c *Cluster) sendTogether(ctx context.Context, cmds []resp.Command) (_ []re
 		switch {
 		case ended == nil:
 			at = next
-		case err == nil && !isRedirect(why): // the replies are the answer
+		case err == nil && (!isRedirect(why) || k.once()): // the replies are the answer
 			return values, nil
 		case err == nil:
 			return nil, ended

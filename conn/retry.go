@@ -28,6 +28,11 @@ const Leaves contextKey = 1
 // promotes the replica before. A sentinel that does not answer within 250 ms of the first answer is left out.
 const EverySentinel contextKey = 2
 
+// NoRepeat is the key of a context value. With the value true, a cluster returns the refusal of a command to its caller at once, in a batch as
+// the reply: the cluster follows no redirection, though it learns from MOVED, and does not wait for a node to be ready. In a batch, a refused
+// command then holds up no other, even if the redirection leads to a node that hangs.
+const NoRepeat contextKey = 3
+
 // classify returns the verdict on any error of an attempt. connected reports whether the attempt had a connection.
 func classify(err error, connected bool) netfail.Verdict {
 	e, transport := err.(*Error)
