@@ -108,11 +108,11 @@ func (l *Lease) askExtension(ctx context.Context, d time.Duration) (start clock.
 	for range 2 {
 		start = c.now()
 		l.noteExtension(start.Time.Add(d))
-		answers, err := renewals{c}.ask(ctx, []*Lease{l}, d.Milliseconds())
-		if err = cmp.Or(answers[0].Err, err); err != nil {
-			return start, err
+		answer := renewals{c}.ask(ctx, []*Lease{l}, d.Milliseconds())[0]
+		if answer.Err != nil {
+			return start, answer.Err
 		}
-		switch outcome := answers[0].Outcome; {
+		switch outcome := answer.Outcome; {
 		case outcome <= 0:
 			l.notRenewed(outcome < 0)
 			return start, nil
@@ -170,11 +170,10 @@ func (l *Lease) Check(ctx context.Context) error {
 		return l.group.check(ctx)
 	}
 	t := l.target
-	answers, _ := renewals{l.client}.ask(remote.Patient(ctx), []*Lease{l}, checkOnly)
-	outcome, err := answers[0].Outcome, answers[0].Err
-	switch {
-	case err != nil:
-		return l.client.refused(t.name, err)
+	answer := renewals{l.client}.ask(remote.Patient(ctx), []*Lease{l}, checkOnly)[0]
+	switch outcome := answer.Outcome; {
+	case answer.Err != nil:
+		return l.client.refused(t.name, answer.Err)
 	case outcome < 0:
 		l.denied(Taken, l.strange(ctx))
 	case outcome == 0 && t.kind.permits: // the lease of a permit is not stored under the name of the lock

@@ -304,11 +304,7 @@ func refresh(ctx context.Context, leases []*Lease) error {
 // refreshOn is refresh for leases of a single client on a single server.
 func refreshOn(ctx context.Context, c *Client, leases []*Lease) error {
 	start := c.now()
-	answers, err := renewals{c}.ask(ctx, leases, wholeTerm)
-	if err != nil {
-		return partly{serverError(err)}
-	}
-	for _, a := range answers {
+	for _, a := range (renewals{c}).ask(ctx, leases, wholeTerm) {
 		switch l := a.Lease; {
 		case a.Err != nil && passing(a.Err):
 			return partly{serverError(a.Err)}

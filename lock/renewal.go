@@ -1,7 +1,6 @@
 package lock
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -41,7 +40,7 @@ func (r renewals) watchdog(listen func() (*pubsub.Subscription, error)) *watchdo
 		},
 		Term: c.cfg.Lease, Every: c.cfg.RenewEvery, Batch: c.cfg.RenewBatch, Life: c.life, Now: c.now, Server: c.remote,
 		Acked: c.replicas.On,
-		Ask: func(ctx context.Context, leases []*Lease, check bool) ([]answer, error) {
+		Ask: func(ctx context.Context, leases []*Lease, check bool) []answer {
 			if check {
 				return r.ask(ctx, leases, checkOnly)
 			}
@@ -141,20 +140,20 @@ const (
 )
 
 // ask extends leases on a single server to ms from now, or wholeTerm; with checkOnly it only asks whether the leases could be extended.
-// It returns an answer per lease, in any order, and the error of the batches. Locks of the same slot and script share a call. While a
-// slot migrates, its keys may be on two nodes, and both refuse a shared call; then ask makes a call per lock.
+// It returns an answer per lease, in any order. Locks of the same slot and script share a call. While a slot migrates, its keys may be on two
+// nodes, and both refuse a shared call; then ask makes a call per lock.
 //
 // If replicas acknowledge acquires, they also acknowledge renewals, all at once. An unacknowledged renewal is an error,
 // because the next master might end the lease before the holder does.
-func (r renewals) ask(ctx context.Context, leases []*Lease, ms int64) ([]answer, error) {
+func (r renewals) ask(ctx context.Context, leases []*Lease, ms int64) []answer {
 	asked, others := ofReaders(leases)
-	answers, err := r.askEach(ctx, asked, ms)
+	answers := r.askEach(ctx, asked, ms)
 	for _, a := range answers {
 		for _, l := range others[a.Lease] {
 			answers = append(answers, answer{Lease: l, Outcome: a.Outcome, Err: a.Err})
 		}
 	}
-	return answers, err
+	return answers
 }
 
 // ofReaders returns leases with one lease for each Owner's read holds of a lock, and the others by that one. The request for one names
@@ -183,12 +182,9 @@ func ofReaders(leases []*Lease) (asked []*Lease, others map[*Lease][]*Lease) {
 }
 
 // askEach is ask with a request for each lease.
-func (r renewals) askEach(ctx context.Context, leases []*Lease, ms int64) ([]answer, error) {
+func (r renewals) askEach(ctx context.Context, leases []*Lease, ms int64) []answer {
 	batches := r.batches(leases)
-	answers, err := r.run(ctx, batches, renewCalls(batches, ms), ms)
-	if err != nil {
-		return answers, err
-	}
+	answers := r.run(ctx, batches, renewCalls(batches, ms), ms)
 	var known []answer
 	var alone [][]*Lease
 	for _, batch := range batches {
@@ -202,12 +198,33 @@ func (r renewals) askEach(ctx context.Context, leases []*Lease, ms int64) ([]ans
 			alone = append(alone, []*Lease{a.Lease})
 		}
 	}
-	if len(alone) > 0 {
-		var divided []answer
-		divided, err = r.run(ctx, alone, renewCalls(alone, ms), ms)
-		known = append(known, divided...)
+	known = append(known, r.run(ctx, alone, renewCalls(alone, ms), ms)...)
+	r.askElsewhere(ctx, known, ms)
+	r.askReaders(ctx, known, ms)
+	return known
+}
+
+// askElsewhere asks again for leases that a server has redirected, a slot at a time. Together with leases that the server has renewed, a batch
+// that ends in WAIT does not go to another one. The watchdog sees to redirections itself.
+func (r renewals) askElsewhere(ctx context.Context, answers []answer, ms int64) {
+	if ctx.Value(conn.NoRepeat) == true {
+		return
 	}
-	return known, cmp.Or(r.askReaders(ctx, known, ms), err)
+	var led []int // indexes in answers
+	for i, a := range answers {
+		if remote.Asks(a.Err) || remote.Moved(a.Err) {
+			led = append(led, i)
+		}
+	}
+	for _, part := range remote.BySlot(r.client.remote, led, func(i int) string { return answers[i].Lease.Name() }) {
+		var batches [][]*Lease
+		for _, i := range part {
+			batches = append(batches, []*Lease{answers[i].Lease})
+		}
+		for j, a := range r.run(ctx, batches, renewCalls(batches, ms), ms) {
+			answers[part[j]] = a
+		}
+	}
 }
 
 // readHold is the value of the key with the lease of a reader's hold.
@@ -218,7 +235,7 @@ const readHold = "1"
 // answers stay as they are.
 //
 // The holds go first: until their leases are longer, other readers that leave may shorten the lock's.
-func (r renewals) askReaders(ctx context.Context, answers []answer, ms int64) (err error) {
+func (r renewals) askReaders(ctx context.Context, answers []answer, ms int64) {
 	for i := range answers {
 		a := &answers[i]
 		k := a.Lease.target.kind
@@ -227,13 +244,11 @@ func (r renewals) askReaders(ctx context.Context, answers []answer, ms int64) (e
 		}
 		alive := int64(0)
 		for _, key := range a.Lease.readLeases() {
-			hold, failed := r.askKey(ctx, a.Lease, k.Hold, key, readHold, ms)
-			if err = cmp.Or(failed, err); hold.Err != nil {
-				*a = hold
+			*a = r.askKey(ctx, a.Lease, k.Hold, key, readHold, ms)
+			if a.Err != nil {
 				break
 			}
-			alive = max(alive, hold.Outcome)
-			*a = hold
+			alive = max(alive, a.Outcome)
 		}
 		if a.Err != nil {
 			continue
@@ -242,35 +257,30 @@ func (r renewals) askReaders(ctx context.Context, answers []answer, ms int64) (e
 		if alive < 1 {
 			term = checkOnly
 		}
-		var failed error
-		*a, failed = r.askKey(ctx, a.Lease, k.twin.Renew, a.Lease.target.lease, a.Lease.owner, term)
-		err = cmp.Or(failed, err)
+		*a = r.askKey(ctx, a.Lease, k.twin.Renew, a.Lease.target.lease, a.Lease.owner, term)
 		if a.Err == nil && a.Outcome == 1 && alive < 1 {
 			a.Outcome = 0
 		}
 	}
-	return err
 }
 
 // askKey extends the lease of a key that has the given owner.
-func (r renewals) askKey(ctx context.Context, l *Lease, renew *script.Script, key, owner string, ms int64) (answer, error) {
+func (r renewals) askKey(ctx context.Context, l *Lease, renew *script.Script, key, owner string, ms int64) answer {
 	if ms == wholeTerm {
 		ms = l.term.Milliseconds()
 	}
-	answers, err := r.run(ctx, [][]*Lease{{l}}, []script.Call{renew.Call([]string{key}, ms, owner)}, ms)
-	return answers[0], err
+	return r.run(ctx, [][]*Lease{{l}}, []script.Call{renew.Call([]string{key}, ms, owner)}, ms)[0]
 }
 
 // run sends calls. calls[i] renews the leases of batches[i].
-func (r renewals) run(ctx context.Context, batches [][]*Lease, calls []script.Call, ms int64) ([]answer, error) {
+func (r renewals) run(ctx context.Context, batches [][]*Lease, calls []script.Call, ms int64) []answer {
 	server, unacked := conn.Doer(r.client.server), error(nil)
 	var ack *remote.Acked
 	if r.client.replicas.On() && ms != checkOnly && len(batches) > 0 {
 		var err error
 		first := batches[0][0]
 		if ack, err = r.client.replicas.New(ctx, remote.Hold{Name: first.target.name, Kind: first.Kind(), Owner: first.Owner()}, time.Time{}); err != nil {
-			err = notReplicated(err, r.client.log)
-			return unanswered(batches, err), err
+			return unanswered(batches, notReplicated(err, r.client.log))
 		}
 		server = ack
 	}
@@ -278,7 +288,7 @@ func (r renewals) run(ctx context.Context, batches [][]*Lease, calls []script.Ca
 	switch {
 	case ack == nil:
 	case err != nil:
-		return unanswered(batches, err), err
+		return unanswered(batches, err)
 	default:
 		_, unacked = ack.Confirm(remote.Patient(ctx))
 		unacked = notReplicated(unacked, r.client.log)
@@ -297,7 +307,7 @@ func (r renewals) run(ctx context.Context, batches [][]*Lease, calls []script.Ca
 			answers = append(answers, a)
 		}
 	}
-	return answers, errors.Join(err, unacked)
+	return answers
 }
 
 // unanswered returns answers with err for all leases.

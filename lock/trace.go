@@ -35,7 +35,8 @@ type Trace struct {
 	// Client loses every lease still held, with the reason ClientClosed.
 	Lost func(LossInfo)
 
-	// Renewal is called after each round of renewals. In a cluster each server has rounds of its own.
+	// Renewal is called after each round of renewals. In a cluster each server has rounds of its own, and so has a slot that
+	// migrates.
 	Renewal func(RenewalInfo)
 
 	// Background is called when the client leaves an unconfirmed change to the background, and again at its end.

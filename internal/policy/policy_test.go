@@ -41,7 +41,7 @@ var mayImport = map[string][]string{
 	"lock/internal/processes": {"resp", "conn", "lock/internal/remote"},
 	"lock/internal/remote":    {"resp", "conn", "script", "internal/netfail", "lock/internal/clock", "lock/internal/kinds", "lock/internal/logs"},
 	"lock/internal/turns":     {},
-	"lock/internal/watchdog":  {"conn", "pubsub", "internal/netfail", "lock/internal/clock", "lock/internal/logs", "lock/internal/remote"}, // conn: its tests only
+	"lock/internal/watchdog":  {"resp", "conn", "pubsub", "internal/netfail", "lock/internal/clock", "lock/internal/logs", "lock/internal/remote"}, // resp, conn: its tests only
 	"lock/locktest":           {"conn", "lock", "lock/internal/machine", "internal/fakeredis", "internal/lockscripts"},
 	"lock/leader":             {"resp", "conn", "script", "lock", "internal/netfail"},
 	"lock/fence":              {},

@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -9,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lockwire/lockwire/cluster"
 	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/lock"
 )
@@ -278,4 +280,135 @@ func TestMessageAtTheSourceOfAMigratingSlot(t *testing.T) {
 			})
 		})
 	}
+}
+
+// withAndWithoutAcks runs fn with a cluster, for a client that waits for replicas and for one that does not.
+func withAndWithoutAcks(t *testing.T, cfg lock.Config, fn func(t *testing.T, f *fleet)) {
+	for name, acks := range map[string]lock.Acks{"acknowledged": lock.AcksAuto, "not acknowledged": lock.AcksOff} {
+		t.Run(name, func(t *testing.T) {
+			cfg := cfg
+			cfg.Acks = acks
+			inFleet(t, cfg, fn)
+		})
+	}
+}
+
+// lock takes a lock.
+func (f *fleet) lock(t *testing.T, name string) *lock.Lease {
+	t.Helper()
+	lease, err := f.client.Reentrant(name).Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lease
+}
+
+// beside returns n names of locks on the first server, in slots that stay there.
+func beside(n int) (names []string) {
+	for i := 0; len(names) < n; i++ {
+		if name := fmt.Sprint("beside ", i); cluster.Slot(name) < 1000 {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// A lock that has moved is renewed while its slot is open, beside locks of the slot's server, of which one is due at any time.
+func TestRenewalOfAMovedLockBesideOthers(t *testing.T) {
+	withAndWithoutAcks(t, lock.Config{Lease: 3 * time.Second}, func(t *testing.T, f *fleet) {
+		lease := f.lock(t, "mylock")
+		f.opens(t, 1)
+		var wg sync.WaitGroup
+		for _, name := range beside(500) {
+			other := f.lock(t, name)
+			wg.Go(func() {
+				time.Sleep(1500 * time.Millisecond)
+				if err := other.Unlock(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+			time.Sleep(10 * time.Millisecond)
+		}
+		wg.Wait()
+		if err := lease.Err(); err != nil {
+			t.Error(err)
+		}
+		if n := f.client.Stats().RenewalErrors; n > 0 {
+			t.Errorf("%d renewals have failed", n)
+		}
+	})
+}
+
+// The server that a slot moves to hangs. That costs the locks of the slot, and no lock on the server that has the slot.
+func TestServerThatSlotMovesToHangs(t *testing.T) {
+	withAndWithoutAcks(t, lock.Config{RenewBatch: 5}, func(t *testing.T, f *fleet) {
+		names := beside(250)
+		var moved, others []*lock.Lease
+		for i := range 50 {
+			moved = append(moved, f.lock(t, fmt.Sprint("{mylock}", i)))
+			for _, name := range names[5*i:][:5] {
+				others = append(others, f.lock(t, name))
+			}
+			time.Sleep(200 * time.Millisecond)
+		}
+		f.opens(t, 50)
+		for _, s := range []*fakeredis.Server{f.servers[1], f.servers[4]} { // and its replica
+			s.Stall(true)
+			defer s.Stall(false)
+		}
+		time.Sleep(50 * time.Second)
+		for _, lease := range moved {
+			if lease.Err() == nil {
+				t.Fatalf("%s is held at a server that hangs", lease.Name())
+			}
+		}
+		for _, lease := range others {
+			if err := lease.Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// A server that does not serve one of its slots costs the locks of the slot, and no other.
+func TestSlotThatIsNotServed(t *testing.T) {
+	withAndWithoutAcks(t, lock.Config{RenewBatch: 5}, func(t *testing.T, f *fleet) {
+		names := beside(250)
+		var others []*lock.Lease
+		for i := range 50 {
+			f.lock(t, fmt.Sprint("{mylock}", i))
+			for _, name := range names[5*i:][:5] {
+				others = append(others, f.lock(t, name))
+			}
+			time.Sleep(200 * time.Millisecond)
+		}
+		f.servers[0].Do("CLUSTER", "DELSLOTS", "1711")
+		time.Sleep(50 * time.Second)
+		for _, lease := range others {
+			if err := lease.Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// A Multi with a fixed lease takes locks of a server of which one is in a slot that moves.
+func TestMultiWhileASlotMigrates(t *testing.T) {
+	withAndWithoutAcks(t, lock.Config{}, func(t *testing.T, f *fleet) {
+		f.opens(t, 0)
+		m, err := lock.NewMulti(f.client.Reentrant("mylock"), f.client.Reentrant("{mylock}2"), f.client.Reentrant(beside(1)[0]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease, err := m.TryLock(t.Context(), lock.For(20*time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := lease.Extend(t.Context(), 30*time.Second); err != nil {
+			t.Error(err)
+		}
+		if err := lease.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
 }

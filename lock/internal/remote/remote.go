@@ -87,6 +87,13 @@ const maxKnown = 64
 // Refused reports whether a server executed nothing because a migrating slot has its keys on two nodes.
 func Refused(err error) bool { return errors.Is(err, resp.ErrTryAgain) && !Uncertain(err) }
 
+// Asks reports whether a server executed nothing because the key has moved with a slot that migrates: another server has the key, and the same
+// server has to be asked for the next one.
+func Asks(err error) bool { return errors.Is(err, resp.ErrAsk) && !Uncertain(err) }
+
+// Moved reports whether a server executed nothing because the slot is another server's.
+func Moved(err error) bool { return errors.Is(err, resp.ErrMoved) && !Uncertain(err) }
+
 // Uncertain reports whether the server may have run the request that returned err, or a part of its script.
 func Uncertain(err error) bool {
 	if errors.Is(err, conn.ErrUncertain) {

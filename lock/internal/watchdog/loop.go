@@ -127,11 +127,11 @@ func (w *Watchdog[L]) plan() {
 	if a.raised.Load() {
 		w.wake = clock.Earlier(w.wake, a.last.Add(alarmPause))
 	}
-	for name, s := range w.servers {
+	for to, s := range w.servers {
 		switch {
 		case s.busy: // the end of its round wakes the loop
 		case len(s.renewals)+len(s.unchecked) == 0:
-			delete(w.servers, name)
+			delete(w.servers, to)
 		default:
 			w.wake = s.nextLocked(w.wake, at.Add(tick))
 		}

@@ -71,8 +71,9 @@ func (k *keeper) nameOf(l *fake) string {
 	return ""
 }
 
-func (k *keeper) ask(ctx context.Context, leases []*fake, _ bool) (answers []Answer[*fake], err error) {
+func (k *keeper) ask(ctx context.Context, leases []*fake, _ bool) (answers []Answer[*fake]) {
 	var outcome int64
+	var err error
 	if k.nameOf(leases[0])[:len("stuck")] == "stuck" {
 		<-ctx.Done()
 		err = ctx.Err()
@@ -89,7 +90,7 @@ func (k *keeper) ask(ctx context.Context, leases []*fake, _ bool) (answers []Ans
 	for _, l := range leases {
 		answers = append(answers, Answer[*fake]{l, outcome, err})
 	}
-	return answers, err
+	return answers
 }
 
 func (k *keeper) add(name string, renewed bool) *fake {
@@ -204,7 +205,7 @@ func TestManyNewsOfAServerThatHangs(t *testing.T) {
 		k := keepBesideOneThatHangs(t)
 		var mu sync.Mutex
 		under, most, ask := 0, 0, k.cfg.Ask
-		k.cfg.Ask = func(ctx context.Context, leases []*fake, check bool) ([]Answer[*fake], error) {
+		k.cfg.Ask = func(ctx context.Context, leases []*fake, check bool) []Answer[*fake] {
 			mu.Lock()
 			under++
 			most = max(most, under)

@@ -17,7 +17,8 @@ type round[L comparable] struct {
 	due       []L // to be renewed
 	unchecked []L // to be checked
 
-	begun bool // a renewal was sent
+	begun   bool  // a renewal was sent
+	failure error // the first one; nil for none
 	Round
 }
 
@@ -26,7 +27,7 @@ func (w *Watchdog[L]) run(r *round[L]) {
 	start := time.Now()
 	var wg sync.WaitGroup
 	if len(r.unchecked) > 0 {
-		wg.Go(func() { w.check(r.unchecked) })
+		wg.Go(func() { w.check(r) })
 	}
 	w.renew(r)
 	wg.Wait()
@@ -46,34 +47,29 @@ func (w *Watchdog[L]) renew(r *round[L]) {
 	}
 	r.begun = true
 	start := w.cfg.Now()
-	ctx, cancel := context.WithTimeout(w.cfg.Life, Limit(w.cfg.Term))
+	ctx, cancel := w.limit(r.server)
 	defer cancel()
-	answers, err := w.cfg.Ask(ctx, leases, false)
-	failed := len(leases)
-	if err == nil {
-		failed, err = refusals(answers)
-	}
-	if err != nil && w.cfg.Life.Err() == nil {
-		w.cfg.Leases.Warn(leases[0], err, "renewals fail, and are tried again", "leases", failed)
-	}
-	w.mu.Lock()
-	r.server.paceLocked(err == nil, ctx.Err() != nil)
-	w.mu.Unlock()
-	late := start.Elapsed(w.cfg.Now()) > AnsweredLate
+	answers := w.cfg.Ask(ctx, leases, false)
+	late, over := start.Elapsed(w.cfg.Now()) > AnsweredLate, ctx.Err() != nil
 	for _, a := range answers {
 		w.renewed(r, a, start, late)
 	}
+	if r.failure != nil && w.cfg.Life.Err() == nil {
+		w.cfg.Leases.Warn(leases[0], r.failure, "renewals fail, and are tried again", "leases", r.Failed)
+	}
+	w.mu.Lock()
+	r.server.paceLocked(r.failure == nil, over)
+	w.mu.Unlock()
 }
 
-// refusals returns the number of leases that the server has not renewed for an error, and the first error.
-func refusals[L comparable](answers []Answer[L]) (n int, first error) {
-	for _, a := range answers {
-		if a.Err != nil {
-			n++
-			first = cmp.Or(first, a.Err)
-		}
+// limit returns the context of a request to a server. A lease that leads to another server, or is refused for another reason, is answered so, and
+// holds up no other.
+func (w *Watchdog[L]) limit(s *server[L]) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(w.cfg.Life, Limit(w.cfg.Term))
+	if !s.lane.apart {
+		ctx = remote.Once(ctx)
 	}
-	return n, first
+	return ctx, cancel
 }
 
 // errUnconfirmed marks a successful renewal awaiting confirmation by a second renewal.
@@ -85,15 +81,20 @@ var errUnconfirmed = errors.New("lock: renewed late or after a failure, and not 
 func (w *Watchdog[L]) renewed(r *round[L], a Answer[L], start clock.Instant, late bool) {
 	l, failure := a.Lease, a.Err
 	record := w.cfg.Leases.Record(l)
+	w.mu.Lock()
+	follows := record.followLocked(failure)
+	w.mu.Unlock()
 	done := failure == nil && a.Outcome == 1
 	if done && !w.cfg.Acked() && record.trust != confirming && (late || record.trust == doubted) {
 		failure = errUnconfirmed
 	}
 	switch {
+	case follows:
 	case failure == errUnconfirmed:
 		record.trust = confirming
 	case failure != nil:
 		record.trust = doubted
+		r.failure = cmp.Or(r.failure, failure)
 		r.Failed++
 		w.Errors.Add(1)
 	case done:
@@ -108,51 +109,53 @@ func (w *Watchdog[L]) renewed(r *round[L], a Answer[L], start clock.Instant, lat
 		w.cfg.Leases.Denied(l, a.Outcome < 0)
 	}
 	if w.cfg.Leases.Err(l) == nil {
-		w.again(l, start, failure)
+		w.again(record, start, failure, follows)
 	}
 }
 
-// again schedules the next renewal of a lease: a period after a success, sooner after a failure, at once if unconfirmed.
-func (w *Watchdog[L]) again(l L, start clock.Instant, failure error) {
+// again schedules the next renewal of a lease: a period after a success, sooner after a failure, at once if unconfirmed or redirected.
+func (w *Watchdog[L]) again(r *Record[L], start clock.Instant, failure error, follows bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	r := w.cfg.Leases.Record(l)
 	if r.ended {
 		return
 	}
+	if failure == nil {
+		r.detour, r.pause = direct, 0
+	}
 	switch {
-	case failure == errUnconfirmed:
+	case failure == errUnconfirmed, follows:
 		w.pushLocked(r, time.Now())
 	case failure != nil: // the lease is asked for anew in any case
 		r.pause, r.news = min(max(2*r.pause, retryMin), retryMax), false
 		w.pushLocked(r, time.Now().Add(r.pause))
 	case r.news || start.Time.Before(w.raised):
-		r.pause = 0
 		w.pushLocked(r, time.Now())
 	default:
-		r.pause = 0
-		w.pushLocked(r, w.cfg.Leases.Due(l, start.Time.Add(w.cfg.Every)))
+		w.pushLocked(r, w.cfg.Leases.Due(r.lease, start.Time.Add(w.cfg.Every)))
 	}
 }
 
 // check asks for leases without renewal. Leases without an answer are checked again.
-func (w *Watchdog[L]) check(leases []L) {
-	ctx, cancel := context.WithTimeout(w.cfg.Life, Limit(w.cfg.Term))
+func (w *Watchdog[L]) check(r *round[L]) {
+	ctx, cancel := w.limit(r.server)
 	defer cancel()
-	answers, _ := w.cfg.Ask(ctx, leases, true)
-	var again []L
-	for _, n := range answers {
-		switch {
-		case n.Err != nil && !remote.Final(n.Err):
-			again = append(again, n.Lease)
-		case n.Err == nil && n.Outcome <= 0:
-			w.cfg.Leases.Denied(n.Lease, n.Outcome < 0)
+	answers := w.cfg.Ask(ctx, r.unchecked, true)
+	for _, a := range answers {
+		if a.Err == nil && a.Outcome <= 0 {
+			w.cfg.Leases.Denied(a.Lease, a.Outcome < 0)
 		}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, l := range again {
-		if r := w.cfg.Leases.Record(l); !r.ended {
+	for _, a := range answers {
+		switch r := w.cfg.Leases.Record(a.Lease); {
+		case r.ended:
+		case a.Err == nil:
+			r.detour = direct
+		case r.followLocked(a.Err):
+			w.checkLocked(r, time.Now())
+		case !remote.Final(a.Err):
 			w.recheckLocked(r)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/lock/internal/clock"
+	"github.com/lockwire/lockwire/lock/internal/remote"
 )
 
 // Record is what the Watchdog knows of a lease. The zero Record is ready; the Watchdog's mu guards it.
@@ -18,6 +19,7 @@ type Record[L comparable] struct {
 	ended   bool          // the lease is over and must not be scheduled again
 	news    bool          // somebody may have forced the lock since the last renewal was sent
 	server  *server[L]    // in which a lease is scheduled for renewal, or was to be checked last; otherwise nil or an earlier one
+	detour  detour        // after a redirection
 
 	trust trust // owned by the renewal under way
 }
@@ -30,6 +32,28 @@ const (
 	doubted          // the last renewal failed
 	confirming       // the last renewal was unconfirmed; the next success confirms the lease
 )
+
+// detour tells where a lease is asked for after its server has named another one, until an answer.
+type detour uint8
+
+const (
+	direct detour = iota
+	moved         // on the server that has the slot by now
+	apart         // in rounds of the slot, which migrates: its server leads to another one
+)
+
+// followLocked reports whether failure is a redirection for the lease to follow, which is no failure. A second one in a row is.
+func (r *Record[L]) followLocked(failure error) bool {
+	switch {
+	case r.detour != apart && remote.Asks(failure):
+		r.detour = apart
+	case r.detour == direct && remote.Moved(failure):
+		r.detour = moved
+	default:
+		return false
+	}
+	return true
+}
 
 // schedule is a heap of records: those with news, then the others, each by due.
 type schedule[L comparable] []*Record[L]
@@ -75,7 +99,7 @@ func (w *Watchdog[L]) scheduleOf(r *Record[L]) *schedule[L] {
 
 func (w *Watchdog[L]) pushLocked(r *Record[L], due time.Time) {
 	if r.due = due; r.renewed {
-		if r.server = w.serverLocked(r.lease); r.server.busy { // the end of its round wakes the loop
+		if r.server = w.serverLocked(r); r.server.busy { // the end of its round wakes the loop
 			due = time.Now().Add(listenAfter)
 		}
 	}
@@ -90,7 +114,7 @@ func (w *Watchdog[L]) renewAllLocked(at time.Time) {
 	for _, s := range w.servers {
 		for _, r := range s.renewals {
 			r.due = clock.Earlier(r.due, at)
-			if w.serverLocked(r.lease) != s {
+			if w.serverLocked(r) != s {
 				moved = append(moved, r)
 			}
 		}

@@ -6,9 +6,16 @@ import (
 	"github.com/lockwire/lockwire/lock/internal/clock"
 )
 
-// server has the leases that are due on a server. The Watchdog's mu guards it.
+// lane names a server, or a slot whose leases go apart: through their server to another one, which may hang.
+type lane struct {
+	route string
+	apart bool
+	slot  int
+}
+
+// server has the leases that are due on a server, or apart in a slot. The Watchdog's mu guards it.
 type server[L comparable] struct {
-	name     string
+	lane     lane
 	busy     bool        // a round is under way
 	batches  int         // number of batches to send in a write
 	renewals schedule[L] // leases with renewal
@@ -19,15 +26,17 @@ type server[L comparable] struct {
 }
 
 // serverLocked returns the server of a lease's lock.
-func (w *Watchdog[L]) serverLocked(l L) *server[L] {
-	name := ""
-	if w.cfg.Server.Spread != nil {
-		name = w.cfg.Server.Route(w.cfg.Leases.Name(l))
+func (w *Watchdog[L]) serverLocked(r *Record[L]) *server[L] {
+	name, to := w.cfg.Leases.Name(r.lease), lane{}
+	if r.detour == apart {
+		to = lane{apart: true, slot: w.cfg.Server.SlotOf(name)}
+	} else {
+		to.route = w.cfg.Server.Route(name)
 	}
-	s := w.servers[name]
+	s := w.servers[to]
 	if s == nil {
-		s = &server[L]{name: name, batches: batchesAtOnce, unchecked: make(map[L]struct{})}
-		w.servers[name] = s
+		s = &server[L]{lane: to, batches: batchesAtOnce, unchecked: make(map[L]struct{})}
+		w.servers[to] = s
 	}
 	return s
 }
@@ -37,7 +46,7 @@ func (w *Watchdog[L]) checkLocked(r *Record[L], at time.Time) {
 	if r.server != nil {
 		delete(r.server.unchecked, r.lease)
 	}
-	r.server = w.serverLocked(r.lease)
+	r.server = w.serverLocked(r)
 	r.server.unchecked[r.lease] = struct{}{}
 	r.server.checkAt = at
 	w.wakeLocked(at)
@@ -46,7 +55,7 @@ func (w *Watchdog[L]) checkLocked(r *Record[L], at time.Time) {
 // recheckLocked has the server asked once more for a lease, after a pause unless others are to be asked for sooner.
 func (w *Watchdog[L]) recheckLocked(r *Record[L]) {
 	at := time.Now().Add(retryMax)
-	if s := w.serverLocked(r.lease); len(s.unchecked) > 0 {
+	if s := w.serverLocked(r); len(s.unchecked) > 0 {
 		at = clock.Earlier(at, s.checkAt)
 	}
 	w.checkLocked(r, at)
@@ -60,7 +69,7 @@ func (w *Watchdog[L]) takeLocked(s *server[L], at time.Time) *round[L] {
 		soon := at.Add(w.cfg.Every / gather)
 		for len(s.renewals) > 0 && !s.renewals[0].due.After(soon) && len(r.due) < s.batches*w.cfg.Batch {
 			first := s.renewals.take()
-			if w.serverLocked(first.lease) != s {
+			if w.serverLocked(first) != s {
 				w.pushLocked(first, first.due)
 				continue
 			}
@@ -71,8 +80,8 @@ func (w *Watchdog[L]) takeLocked(s *server[L], at time.Time) *round[L] {
 	}
 	if len(s.unchecked) > 0 && !s.checkAt.After(at) {
 		for l := range s.unchecked {
-			if w.serverLocked(l) != s {
-				w.checkLocked(w.cfg.Leases.Record(l), at)
+			if r := w.cfg.Leases.Record(l); w.serverLocked(r) != s {
+				w.checkLocked(r, at)
 				continue
 			}
 			r.unchecked = append(r.unchecked, l)

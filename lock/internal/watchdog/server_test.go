@@ -26,8 +26,8 @@ func (k *keeper) many(stuck, answering int) (others []*fake) {
 			}
 		}
 	}
-	k.cfg.Ask = func(ctx context.Context, leases []*fake, _ bool) (answers []Answer[*fake], err error) {
-		outcome := int64(1)
+	k.cfg.Ask = func(ctx context.Context, leases []*fake, _ bool) (answers []Answer[*fake]) {
+		outcome, err := int64(1), error(nil)
 		if names[leases[0]][:len("stuck")] == "stuck" {
 			<-ctx.Done()
 			outcome, err = 0, ctx.Err()
@@ -35,7 +35,7 @@ func (k *keeper) many(stuck, answering int) (others []*fake) {
 		for _, l := range leases {
 			answers = append(answers, Answer[*fake]{l, outcome, err})
 		}
-		return answers, err
+		return answers
 	}
 	for _, l := range all {
 		k.Add(l, true, time.Now(), time.Now().Add(k.cfg.Every))
@@ -110,19 +110,19 @@ func TestLeaseFollowsItsSlot(t *testing.T) {
 			}
 			return "stuck"
 		}
-		k.cfg.Ask = func(ctx context.Context, leases []*fake, _ bool) ([]Answer[*fake], error) {
+		k.cfg.Ask = func(ctx context.Context, leases []*fake, _ bool) []Answer[*fake] {
 			if slices.ContainsFunc(leases, moves) {
 				if len(leases) > 1 {
 					t.Error("asked for together with a lease on the server that hangs")
 				}
-				return []Answer[*fake]{{leases[0], 0, nil}}, nil
+				return []Answer[*fake]{{leases[0], 0, nil}}
 			}
 			<-ctx.Done()
 			var answers []Answer[*fake]
 			for _, l := range leases {
 				answers = append(answers, Answer[*fake]{l, 0, ctx.Err()})
 			}
-			return answers, ctx.Err()
+			return answers
 		}
 		k.cfg.Batch = 1
 		for i := range 100 { // more than the server is asked for at a time
@@ -175,7 +175,7 @@ func TestCloseEndsRoundsUnderWay(t *testing.T) {
 		life, end := context.WithCancel(t.Context())
 		k.cfg.Life = life
 		under, ask := atomic.Int64{}, k.cfg.Ask
-		k.cfg.Ask = func(ctx context.Context, leases []*fake, check bool) ([]Answer[*fake], error) {
+		k.cfg.Ask = func(ctx context.Context, leases []*fake, check bool) []Answer[*fake] {
 			under.Add(1)
 			defer under.Add(-1)
 			return ask(ctx, leases, check)

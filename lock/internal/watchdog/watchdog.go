@@ -11,7 +11,7 @@
 // The watchdog knows a lease only by Leases, and the server only by the functions of Config. Invariants:
 //
 //   - A lease is in a schedule, or has a renewal under way, or has ended.
-//   - A server has a round under way at most. No server waits for the round of another.
+//   - A server has a round under way at most, and so has a slot with leases that the server leads elsewhere. No round waits for another.
 //   - The answer of a server that may have been replaced never extends a lease.
 package watchdog
 
@@ -43,8 +43,8 @@ type Config[L comparable] struct {
 	Acked  func() bool // whether replicas acknowledge renewals
 
 	// Ask renews leases on a single server; with check, Ask only asks whether the leases could be renewed. It returns an
-	// answer per lease, in any order, and the error of the batches.
-	Ask func(ctx context.Context, leases []L, check bool) ([]Answer[L], error)
+	// answer per lease, in any order.
+	Ask func(ctx context.Context, leases []L, check bool) []Answer[L]
 
 	Named  func(names map[string]bool) []L      // the leases on locks of these names
 	Listen func() (*pubsub.Subscription, error) // to the names of forced locks; nil for never
@@ -75,7 +75,7 @@ type Answer[L comparable] struct {
 
 // Round describes a round of renewals on a server.
 type Round struct {
-	Renewed, Failed, Gone int           // leases; the server does not have those gone. A renewal to be confirmed is none of these
+	Renewed, Failed, Gone int           // leases; the server does not have those gone. A renewal to be confirmed, or redirected, is none of these
 	Lateness, Elapsed     time.Duration // delay and duration of the round
 }
 
@@ -99,17 +99,17 @@ type Watchdog[L comparable] struct {
 	mu      sync.Mutex // guards the following, and the Record of each lease; taken after a lease's own
 	started bool
 	closed  bool
-	servers map[string]*server[L] // by their names; those without a lease due and without a round are left out
-	endings schedule[L]           // leases without renewal
-	wake    time.Time             // time of the loop's next pass
-	watched map[L]struct{}        // leases with a deadline timer, which stands still while the machine sleeps
-	alarmed time.Time             // of the last alarm or message
-	raised  time.Time             // of the last alarm that the loop has answered
+	servers map[lane]*server[L] // those without a lease due and without a round are left out
+	endings schedule[L]         // leases without renewal
+	wake    time.Time           // time of the loop's next pass
+	watched map[L]struct{}      // leases with a deadline timer, which stands still while the machine sleeps
+	alarmed time.Time           // of the last alarm or message
+	raised  time.Time           // of the last alarm that the loop has answered
 }
 
 // New returns a Watchdog without leases.
 func New[L comparable](cfg Config[L]) *Watchdog[L] {
-	return &Watchdog[L]{cfg: cfg, signal: make(chan struct{}, 1), ended: make(chan *round[L]), servers: make(map[string]*server[L]),
+	return &Watchdog[L]{cfg: cfg, signal: make(chan struct{}, 1), ended: make(chan *round[L]), servers: make(map[lane]*server[L]),
 		watched: make(map[L]struct{})}
 }
 

@@ -34,13 +34,13 @@ func keep(t *testing.T, answer func(n int) (outcome int64, err error)) *Watchdog
 		Now:   func() clock.Instant { return clock.Instant{Time: time.Now()} },
 		Acked: func() bool { return false },
 		Named: func(map[string]bool) []*fake { return nil },
-		Ask: func(_ context.Context, leases []*fake, _ bool) (answers []Answer[*fake], err error) {
+		Ask: func(_ context.Context, leases []*fake, _ bool) (answers []Answer[*fake]) {
 			n := int(asked.Add(1))
 			for _, l := range leases {
 				outcome, err := answer(n)
 				answers = append(answers, Answer[*fake]{l, outcome, err})
 			}
-			return answers, nil
+			return answers
 		},
 		Leases: Leases[*fake]{
 			Record: func(l *fake) *Record[*fake] { return &l.record },
@@ -242,7 +242,7 @@ func TestLeaseIsCheckedOnce(t *testing.T) {
 		w := keep(t, func(int) (int64, error) { return 0, errors.New("no answer") })
 		l := new(fake)
 		most, ask := 0, w.cfg.Ask
-		w.cfg.Ask = func(ctx context.Context, leases []*fake, fixed bool) ([]Answer[*fake], error) {
+		w.cfg.Ask = func(ctx context.Context, leases []*fake, fixed bool) []Answer[*fake] {
 			most = max(most, len(leases))
 			return ask(ctx, leases, fixed)
 		}
@@ -292,15 +292,15 @@ func TestNewsBesideAServerThatHangs(t *testing.T) {
 				w, tell := keepOnSeveral(t, forced)
 				var late atomic.Bool // one server hangs, and another does not have the lock any more
 				w.cfg.Leases.Name = func(l *fake) string { return map[*fake]string{stuck: "stuck", forced: "forced"}[l] }
-				w.cfg.Ask = func(ctx context.Context, leases []*fake, _ bool) ([]Answer[*fake], error) {
+				w.cfg.Ask = func(ctx context.Context, leases []*fake, _ bool) []Answer[*fake] {
 					switch {
 					case !late.Load():
-						return []Answer[*fake]{{leases[0], 1, nil}}, nil
+						return []Answer[*fake]{{leases[0], 1, nil}}
 					case leases[0] == stuck:
 						<-ctx.Done()
-						return nil, ctx.Err()
+						return []Answer[*fake]{{stuck, 0, ctx.Err()}}
 					}
-					return []Answer[*fake]{{forced, 0, nil}}, nil
+					return []Answer[*fake]{{forced, 0, nil}}
 				}
 				w.Add(stuck, true, time.Now(), time.Now().Add(10*time.Second))
 				w.Add(forced, renewed, time.Now(), time.Now().Add(time.Hour))
@@ -324,12 +324,12 @@ func TestNewsBeforeTheAnswer(t *testing.T) {
 		l := new(fake)
 		w, tell := keepOnSeveral(t, l)
 		var forced atomic.Bool
-		w.cfg.Ask = func(_ context.Context, leases []*fake, _ bool) ([]Answer[*fake], error) {
+		w.cfg.Ask = func(_ context.Context, leases []*fake, _ bool) []Answer[*fake] {
 			if forced.Load() {
-				return []Answer[*fake]{{l, 0, nil}}, nil
+				return []Answer[*fake]{{l, 0, nil}}
 			}
 			time.Sleep(100 * time.Millisecond)
-			return []Answer[*fake]{{l, 1, nil}}, nil
+			return []Answer[*fake]{{l, 1, nil}}
 		}
 		w.Add(l, true, time.Now(), time.Now().Add(time.Hour))
 		time.Sleep(5 * time.Second)
@@ -351,7 +351,7 @@ func TestAlarmAsksForAllLeasesAtOnce(t *testing.T) {
 		w := keep(t, func(int) (int64, error) { return 1, nil })
 		var checked []time.Duration
 		begin, ask := time.Now(), w.cfg.Ask
-		w.cfg.Ask = func(ctx context.Context, leases []*fake, check bool) ([]Answer[*fake], error) {
+		w.cfg.Ask = func(ctx context.Context, leases []*fake, check bool) []Answer[*fake] {
 			if check {
 				checked = append(checked, time.Since(begin))
 			}
@@ -427,7 +427,7 @@ func TestRoundIsReported(t *testing.T) {
 		var rounds []Round
 		w.cfg.Round = func(r Round) { rounds = append(rounds, r) }
 		asked := 0
-		w.cfg.Ask = func(_ context.Context, leases []*fake, _ bool) (answers []Answer[*fake], err error) {
+		w.cfg.Ask = func(_ context.Context, leases []*fake, _ bool) (answers []Answer[*fake]) {
 			for _, l := range leases { // renewed, gone, failed
 				asked++
 				a := Answer[*fake]{Lease: l, Outcome: int64(asked % 2)}
@@ -436,7 +436,7 @@ func TestRoundIsReported(t *testing.T) {
 				}
 				answers = append(answers, a)
 			}
-			return answers, nil
+			return answers
 		}
 		for range 3 {
 			w.Add(new(fake), true, time.Now(), time.Now().Add(10*time.Second))
@@ -456,20 +456,21 @@ func TestRoundsFitTheServer(t *testing.T) {
 		slow.Store(true)
 		w := keep(t, func(int) (int64, error) { return 1, nil })
 		ask := w.cfg.Ask
-		w.cfg.Ask = func(ctx context.Context, leases []*fake, check bool) ([]Answer[*fake], error) {
+		w.cfg.Ask = func(ctx context.Context, leases []*fake, check bool) []Answer[*fake] {
 			if slow.Load() {
 				<-ctx.Done()
-				return []Answer[*fake]{{leases[0], 0, ctx.Err()}}, ctx.Err()
+				return []Answer[*fake]{{leases[0], 0, ctx.Err()}}
 			}
 			return ask(ctx, leases, check)
 		}
-		w.Add(new(fake), true, time.Now(), time.Now().Add(10*time.Second))
+		l := new(fake)
+		w.Add(l, true, time.Now(), time.Now().Add(10*time.Second))
 		size := func(after time.Duration) int {
 			time.Sleep(after)
 			synctest.Wait()
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			return w.serverLocked(nil).batches
+			return w.serverLocked(&l.record).batches
 		}
 		if got := size(10*time.Second + Limit(w.cfg.Term)); got != batchesAtOnce/2 {
 			t.Errorf("after a late round %d batches at once, want %d", got, batchesAtOnce/2)
