@@ -144,12 +144,14 @@ func (w *Watchdog[L]) plan() {
 	}
 }
 
-// clockJumped makes every watched lease check its end, and makes all renewals due at once, because the remaining times of
-// the leases are no longer known.
+// clockJumped makes every watched lease check its end, and makes all renewals due at once, also of leases being asked for, because
+// the remaining times of the leases are no longer known.
 func (w *Watchdog[L]) clockJumped() {
 	w.mu.Lock()
 	leases := slices.Collect(maps.Keys(w.watched))
-	w.renewAllLocked(time.Now())
+	w.alarmed = time.Now()
+	w.raised = w.alarmed
+	w.renewAllLocked(w.alarmed)
 	w.mu.Unlock()
 	for _, l := range leases {
 		w.cfg.Leases.Err(l)

@@ -103,8 +103,8 @@ type Watchdog[L comparable] struct {
 	endings schedule[L]         // leases without renewal
 	wake    time.Time           // time of the loop's next pass
 	watched map[L]struct{}      // leases with a deadline timer, which stands still while the machine sleeps
-	alarmed time.Time           // of the last alarm or message
-	raised  time.Time           // of the last alarm that the loop has answered
+	alarmed time.Time           // of the last alarm, message or jump of the clocks
+	raised  time.Time           // of the last alarm that the loop has answered, or jump
 }
 
 // New returns a Watchdog without leases.

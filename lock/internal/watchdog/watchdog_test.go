@@ -511,3 +511,40 @@ func TestClocksApartAreSeen(t *testing.T) {
 		})
 	}
 }
+
+// After a sleep of the machine a lease is renewed at once, also if it was being asked for, renewed or not, when the machine fell asleep.
+func TestSleepDuringARequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := keep(t, nil)
+		begin, asleep := time.Now(), atomic.Int64{}
+		w.cfg.Now = func() clock.Instant {
+			now := time.Now()
+			return clock.Instant{Time: now, Boot: time.Hour + now.Sub(begin) + time.Duration(asleep.Load())}
+		}
+		w.cfg.Acked = func() bool { return true } // a late answer counts
+		w.cfg.Ask = func(_ context.Context, leases []*fake, _ bool) (answers []Answer[*fake]) {
+			if time.Since(begin) == 10*time.Second {
+				time.Sleep(2 * time.Second)
+			}
+			for _, l := range leases {
+				answers = append(answers, Answer[*fake]{l, 1, nil})
+			}
+			return answers
+		}
+		renewing, watched, granted := new(fake), new(fake), new(fake)
+		w.Add(renewing, true, begin, begin.Add(10*time.Second))
+		w.Add(watched, false, begin, begin.Add(time.Hour))
+		w.WatchClock(watched)
+		time.Sleep(10*time.Second + clockTick/2)
+		asleep.Store(int64(20 * time.Second))
+		time.Sleep(2 * clockTick)
+		w.Add(granted, true, begin.Add(10*time.Second), begin.Add(20*time.Second))
+		time.Sleep(clockTick / 4)
+		synctest.Wait()
+		for name, got := range map[string][]time.Duration{"being renewed": renewing.extended, "being granted": granted.extended} {
+			if len(got) == 0 || got[len(got)-1] < 12*time.Second {
+				t.Errorf("a lease %s when the machine fell asleep is renewed at %v", name, got)
+			}
+		}
+	})
+}
