@@ -66,10 +66,10 @@ type releaseState struct {
 	latch     string        // latch key of the release, the same in every repeat; "" before the first request
 	place     any           // a place in the server's line for the release to leave; nil for none
 	repeats   *cleanup.Job  // the release, while it is repeated in the background
-	doubted   time.Duration // the time before the first request without an answer, as clocks.Age
+	doubted   clock.Instant // the time before the first request without an answer
 	repeated  bool          // a release request had no answer and may still reach the server
 	unlatched bool          // a release request may have run without leaving a latch
-	late      bool          // a late release may have run, whose latch does not tell the outcome
+	uncounted bool          // the tally does not count the hold any more, but the server may
 	settled   bool          // outcome is final
 	awaited   bool          // of a part: when it was released, other clients were waiting
 	outcome   error

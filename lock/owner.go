@@ -49,7 +49,8 @@ type queuedCall struct {
 
 // ownedLock is an Owner's record of the lock of a name, of all kinds.
 //
-// Invariant: while no call has the turn, each tally equals the server's count, unless the holds have been lost. A call that changes holds
+// Invariant: while no call has the turn, each tally equals the server's count, unless the holds have been lost. The server may count more
+// after a failover, and after the end of a release without an answer, given up for lack of rights. A call that changes holds
 // or a lease therefore has the turn until the server has certainly answered; if the caller leaves before, a job of cleanup takes the turn
 // over. So the undo of an unanswered acquire knows the count before the acquire.
 type ownedLock struct {
@@ -243,7 +244,7 @@ func (l *ownedLock) tally(k *kind) tally {
 	return l.tallies[k]
 }
 
-// keys returns the KEYS of a script that takes or ends a hold of owner, also one of which the client does not know yet.
+// keys returns the KEYS of a script that takes or ends a hold of owner, also one of which the client does not know yet, or any more.
 func (l *ownedLock) keys(t *target, owner, latch string) []string {
-	return t.ofOwner(owner, l.tally(t.reads()).count+1, latch)
+	return t.ofOwner(owner, l.tally(t.reads()).most+1, latch)
 }

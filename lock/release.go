@@ -125,16 +125,13 @@ func (l *Lease) release(ctx context.Context) error {
 		turn.give()
 		return l.settle(l.notHeld())
 	}
-	switch forgotten := l.forgotten(); { // the repeats have been given up
-	case l.state != nil && (forgotten || l.countsTwice()):
+	if l.countsTwice() { // the repeats have been given up
 		if err := l.repeat(turn, errDoubted); l.repeats == nil {
 			return err
 		}
 		return l.awaitRepeats(ctx)
-	case forgotten:
-		l.late = true
 	}
-	sent := l.client.clocks.Age()
+	sent := l.client.now()
 	v, err := l.giveBack(ctx)
 	if l.unsure(sent, err) && ctx.Err() == nil && !l.countsTwice() {
 		v, err = l.runRelease(ctx)
@@ -175,14 +172,12 @@ func (l *Lease) giveBack(ctx context.Context) (resp.Value, error) {
 func (l *Lease) answered(v resp.Value) (outcome, err error) {
 	count, err := v.Int()
 	switch {
-	case v.IsNull() && l.repeated && (l.unlatched || l.late):
+	case v.IsNull() && l.repeated && (l.unlatched || l.forgotten()):
 		outcome = l.releasedLate()
 	case v.IsNull(), l.lostToAnother():
 		outcome = l.notHeld()
 	case v.Kind() != resp.Integer || err != nil || !l.sensible(count):
 		return nil, fmt.Errorf("lock: unexpected reply to release, of kind %v", v.Kind())
-	case l.late: // the latch is that of the late release, which leaves the same whether or not it finds a hold
-		outcome = l.releasedLate()
 	default:
 		l.confirmed(count)
 	}
@@ -228,7 +223,7 @@ func (l *Lease) sensible(count int64) bool {
 
 // recordEnd records the end of the hold on the server. Unless partial is set, the owner's other holds have ended too.
 func (l *Lease) recordEnd(partial bool) {
-	if l.state == nil || l.target.values != "" {
+	if l.state == nil || l.target.values != "" || partial && l.uncounted {
 		return
 	}
 	l.own().ungrant(l.target.stored(), !partial)
@@ -240,11 +235,21 @@ func (l *Lease) recordEnd(partial bool) {
 // counted reports whether the server may still have the hold. If not, the owner's holds on the server are later ones. The
 // caller has the owner's turn.
 func (l *Lease) counted() bool {
-	return l.state == nil || l.own().tally(l.target.stored()).period == l.period
+	return l.state == nil || l.uncounted || l.own().tally(l.target.stored()).period == l.period
+}
+
+// uncount takes the hold of a release without an outcome out of the tally, in the turn. If the server still counts the hold, it ends with
+// the last of the others. Were the tally larger than the server's count, the next grant would be a sign that the others are lost.
+func (l *Lease) uncount() {
+	if l.repeated && !l.settled && !l.uncounted && l.others() > 0 && l.counted() {
+		l.recordEnd(true)
+		l.uncounted = true
+	}
 }
 
 // releasedLate returns the outcome of a release whose earlier request may have freed the lock, or may have found it lost.
 func (l *Lease) releasedLate() error {
+	l.client.counters.released.Add(1)
 	return l.client.about(l.target.name, fmt.Errorf("%w: it is released now, and may have been lost before", ErrUncertain))
 }
 

@@ -37,7 +37,12 @@ func (l *Lease) sendRelease(ctx context.Context) (resp.Value, error) {
 			return l.runSingle(ctx, way)
 		}
 	}
-	return l.client.scripts.RunInTime(ctx, l.target.name, l.releaseCall)
+	return l.client.scripts.RunInTime(ctx, l.target.name, func(last int64) *remote.Call {
+		if l.countsTwice() { // since the first request the machine has slept
+			return nil
+		}
+		return l.releaseCall(last)
+	})
 }
 
 // runSingle runs the script single. The steps are those of Runner.Run, without allocations.
@@ -152,20 +157,24 @@ func (l *Lease) outerReadsLast(ctx context.Context) bool {
 	return alive
 }
 
-// lateReleaseCall replaces a repeat sent so late that the latch of the first request may have expired. The call sets the hold
-// count to the known result instead of counting down.
+// lateReleaseCall replaces a repeat that the server could count as a further release. The call leaves the Owner no more holds
+// than the others, whatever ran before.
 func (l *Lease) lateReleaseCall() *remote.Call {
-	t := l.target
-	if rest := l.rest(); rest > 0 {
-		return l.keepCall(rest, l.client.clocks.Last(t.name))
-	}
-	before := int64(0)
-	if l.state != nil {
-		before = l.own().tally(t.stored()).count - 1
-	}
 	a := l.taking()
-	a.latch, a.last = l.latch, l.client.clocks.Last(t.name)
-	return a.undoCall(l, before)
+	a.latch, a.last = l.latch, l.client.clocks.Last(l.target.name)
+	return a.undoCall(l, l.others())
+}
+
+// others returns how many holds the tally counts besides the hold of l; 0 if none is alive.
+func (l *Lease) others() int64 {
+	if l.outerLease() == 0 {
+		return 0
+	}
+	count := l.own().tally(l.target.stored()).count
+	if l.uncounted {
+		return count
+	}
+	return count - 1
 }
 
 // taking returns the acquire of l, for an undo in place of a release.

@@ -1,9 +1,8 @@
 package lock
 
 import (
-	"time"
-
 	"github.com/lockwire/lockwire/internal/netfail"
+	"github.com/lockwire/lockwire/lock/internal/clock"
 	"github.com/lockwire/lockwire/lock/internal/remote"
 )
 
@@ -14,8 +13,7 @@ import (
 //	first request of a single release      the spare latch of an earlier release, or a new latch
 //	first request of any other release     a new latch
 //	first request refused in a migration   a new latch, as the spare latch may be on another node than the lock
-//	a part of the script has run           of an Owner: a new latch, as with the old latch a repeat might do nothing
-//	late release without an answer         has no outcome any more: the late release leaves the same in each case
+//	a part of a late release has run       a new latch, as with the old latch a repeat might do nothing; then the old latch again
 //	answer to a single release             is spare: it names its owner, so the next release can use it
 //	answer: released                       is deleted; for an Owner whose earlier request may still arrive, it expires
 //	answer: not held                       expires, if there is one
@@ -41,8 +39,8 @@ func (l *Lease) latchRefused() {
 	}
 }
 
-// unsure reports whether err leaves the outcome of a request sent at the clock's age uncertain, and notes this for the repeats.
-func (l *Lease) unsure(sent time.Duration, err error) bool {
+// unsure reports whether err leaves the outcome of a request sent at an instant uncertain, and notes this for the repeats.
+func (l *Lease) unsure(sent clock.Instant, err error) bool {
 	if err == nil || !remote.Uncertain(err) {
 		return false
 	}
@@ -50,23 +48,25 @@ func (l *Lease) unsure(sent time.Duration, err error) bool {
 	return true
 }
 
-// noteUnsure notes that a request sent at the clock's age may still take effect. part: a part of the script has run, so the server may have changed the hold
-// without leaving the latch, or left the latch without changing the hold.
-func (l *Lease) noteUnsure(sent time.Duration, part bool) {
+// noteUnsure notes that a request sent at an instant may still take effect. part: a part of the script has run, so the server may have
+// changed the hold without leaving the latch.
+func (l *Lease) noteUnsure(sent clock.Instant, part bool) {
 	if !l.repeated {
 		l.repeated, l.doubted = true, sent
 	}
 	l.unlatched = l.unlatched || part
-	if part && l.state != nil {
-		l.latch = newLatch(l.target)
-	}
 }
 
-// countsTwice reports whether a repeat may take a further hold of the Owner: an earlier request has left no latch.
-func (l *Lease) countsTwice() bool { return l.state != nil && l.unlatched }
+// countsTwice reports whether a repeat may take a further hold of the Owner: an earlier request has left no latch, or none that lasts.
+func (l *Lease) countsTwice() bool {
+	return l.state != nil && (l.unlatched || l.uncounted || l.forgotten())
+}
 
-// forgotten reports whether the server may forget the first request without an answer before a repeat arrives.
-func (l *Lease) forgotten() bool { return l.repeated && l.client.clocks.Age()-l.doubted > latchLife/2 }
+// forgotten reports whether the server may forget the first request without an answer before a repeat arrives, also because the machine
+// has slept.
+func (l *Lease) forgotten() bool {
+	return l.repeated && l.doubted.Elapsed(l.client.now()) > latchLife/2
+}
 
 // leaveLatch is done with the latch, as the outcome is known. released: the request has set the latch.
 func (l *Lease) leaveLatch(released bool) {

@@ -1,10 +1,11 @@
 package lock
 
 import (
+	"cmp"
 	"context"
-	"time"
 
 	"github.com/lockwire/lockwire/lock/internal/cleanup"
+	"github.com/lockwire/lockwire/lock/internal/clock"
 	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/resp"
 )
@@ -43,9 +44,10 @@ func (l *Lease) keepReleased() {
 
 // repeat is the work of repeating a release.
 type repeat struct {
-	lease *Lease
-	sent  time.Duration // the time before the last request, as clocks.Age
-	stale bool          // the last request was a late release
+	lease  *Lease
+	sent   clock.Instant // the time before the last request
+	late   bool          // the last request was a late release
+	behind string        // the latch of a late release to be sent afterwards, for requests that may still arrive; "" for none
 }
 
 func (p *repeat) Name() string       { return p.lease.target.name }
@@ -64,13 +66,11 @@ func (p *repeat) Needed() (left bool, outcome error) {
 	return false, p.settle(p.lease.notHeld())
 }
 
-// Call returns the release. Its latch may have expired, or may expire before a reply arrives, or an earlier request has left none
-// and would be counted twice. A late release keeps the same latch: earlier requests may still arrive.
+// Call returns the release. A late release keeps the same latch: earlier requests may still arrive.
 func (p *repeat) Call() *remote.Call {
 	l := p.lease
-	p.sent = l.client.clocks.Age()
-	p.stale = p.stale || l.forgotten() || l.countsTwice()
-	if p.stale {
+	p.sent = l.client.now()
+	if p.late = l.countsTwice(); p.late {
 		return l.lateReleaseCall()
 	}
 	return l.releaseCall(l.client.clocks.Last(p.Name()))
@@ -78,9 +78,12 @@ func (p *repeat) Call() *remote.Call {
 
 func (p *repeat) Answered(v resp.Value, _ bool) cleanup.Result {
 	l := p.lease
-	if p.stale {
-		l.recordEnd(l.outerLease() > 0)
-		l.client.counters.released.Add(1)
+	switch {
+	case p.late && p.behind != "":
+		l.latch, p.behind = p.behind, ""
+		return cleanup.Result{}
+	case p.late: // an earlier request may have run in its place, and have left holds that have ended since
+		l.recordEnd(true)
 		return cleanup.Result{Done: true, Outcome: p.settle(l.releasedLate())}
 	}
 	outcome, err := l.answered(v)
@@ -98,13 +101,18 @@ func (p *repeat) settle(outcome error) error {
 }
 
 func (p *repeat) Unsure(part bool) {
-	p.lease.noteUnsure(p.sent, part)
-	p.lease.late = p.lease.late || p.stale && p.lease.state == nil // the release of an Owner goes on until it has an answer
+	l := p.lease
+	l.noteUnsure(p.sent, part)
+	if part && p.late { // which may have left its latch and changed nothing
+		p.behind = cmp.Or(p.behind, l.latch)
+		l.latch = newLatch(l.target)
+	}
 }
 
 func (p *repeat) Finish(error) {
 	p.lease.releasing.Lock()
 	p.lease.repeats = nil
+	p.lease.uncount()
 	p.lease.releasing.Unlock()
 	p.lease.client.table.forget(p.lease)
 }

@@ -12,16 +12,25 @@ import (
 	"github.com/lockwire/lockwire/script"
 )
 
-// unheard lets the first release of a kind run without an answer. No other one arrives until then, and to later ones comes late.
-func (w *world) unheard(kind string, then time.Time, late fakeredis.Action) {
-	begin, released := time.Now(), false
+// onReleases has action decide about the n-th request that releases a lock of a kind, n from 1.
+func (w *world) onReleases(kind string, action func(n int) fakeredis.Action) {
+	n := 0
 	scripts := append(scriptsFor(kind, "release"), scriptsFor(kind, "undo")...)
 	w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
-		switch {
-		case len(cmd.Args) < 2 || !slices.ContainsFunc(scripts, func(s *script.Script) bool { return s.Digest() == cmd.Args[1] }):
+		if len(cmd.Args) < 2 || !slices.ContainsFunc(scripts, func(s *script.Script) bool { return s.Digest() == cmd.Args[1] }) {
 			return fakeredis.Run()
-		case !released:
-			released = true
+		}
+		n++
+		return action(n)
+	})
+}
+
+// unheard lets the first release of a kind run without an answer. No other one arrives until then, and to later ones comes late.
+func (w *world) unheard(kind string, then time.Time, late fakeredis.Action) {
+	begin := time.Now()
+	w.onReleases(kind, func(n int) fakeredis.Action {
+		switch {
+		case n == 1:
 			return fakeredis.Drop()
 		case time.Now().After(then):
 			return late
@@ -108,4 +117,183 @@ func TestUnlockBehindTheLatch(t *testing.T) {
 			})
 		}
 	}
+}
+
+// The machine sleeps between a release without an answer and its repeat, for as long as the server remembers the first request. No further hold
+// of the Owner goes, and nobody is told that the lock was lost.
+func TestRepeatBehindASleep(t *testing.T) {
+	for kind, of := range releases {
+		for _, nested := range []bool{true, false} {
+			if nested && kind == "plain" {
+				continue
+			}
+			t.Run(fmt.Sprint(kind, " nested ", nested), func(t *testing.T) {
+				inVirtualTime(t, func(t *testing.T, w *world) {
+					c := w.client(lock.Config{})
+					opts := []lock.Option{lock.For(time.Hour)}
+					var outer *lock.Lease
+					if nested {
+						opts = append(opts, lock.As(c.NewOwner()))
+						outer = mustHave(t, of(c), opts...)
+					}
+					inner := mustHave(t, of(c), opts...)
+					w.onReleases(kind, func(n int) fakeredis.Action {
+						if n > 1 {
+							return fakeredis.Run()
+						}
+						w.srv.Refuse(true)
+						time.AfterFunc(time.Second, func() {
+							w.machine.Sleep(latchLife)
+							w.srv.Advance(latchLife)
+							w.srv.Refuse(false)
+						})
+						return fakeredis.RunThenClose()
+					})
+					err := inner.Unlock(t.Context())
+					w.sleep(time.Second)
+					if again := inner.Unlock(t.Context()); errors.Is(err, lock.ErrNotHeld) || errors.Is(again, lock.ErrNotHeld) {
+						t.Errorf("Unlock() = %v, then %v", err, again)
+					}
+					if outer == nil {
+						return
+					}
+					if err := outer.Check(t.Context()); err != nil {
+						t.Errorf("the other hold: %v", err)
+					}
+					mustUnlock(t, outer)
+				})
+			})
+		}
+	}
+}
+
+// The release of a hold is given up for lack of a right, after a request without an answer, or of which a part has run: the server may count
+// the hold, or not. The Owner's other holds are not told lost when it takes a further one, and a second Unlock takes none of them.
+func TestHoldsBesideAReleaseGivenUp(t *testing.T) {
+	for kind, of := range releases {
+		if kind == "plain" {
+			continue
+		}
+		for what, first := range map[string]fakeredis.Action{"run": fakeredis.RunThenClose(), "not run": fakeredis.Close(), "a part": fakeredis.Run()} {
+			t.Run(kind+" "+what, func(t *testing.T) {
+				inVirtualTime(t, func(t *testing.T, w *world) {
+					c := w.client(lock.Config{})
+					owner := lock.As(c.NewOwner())
+					outer := mustHave(t, of(c), owner)
+					inner := mustHave(t, of(c), owner, lock.For(5*time.Second))
+					w.onReleases(kind, func(n int) fakeredis.Action {
+						if n > 1 && what != "a part" {
+							return fakeredis.Reply("-NOPERM no right to do so\r\n")
+						}
+						return first
+					})
+					if what == "a part" {
+						w.srv.Deny("set")
+					}
+					wantErr(t, "Unlock()", inner.Unlock(t.Context()), lock.ErrUncertain)
+					w.sleep(12 * time.Second)
+					w.srv.Intercept(nil)
+					if kind == "read" { // its acquire has SET, too
+						w.srv.Deny()
+					}
+					further := mustHave(t, of(c), owner)
+					w.srv.Deny()
+					wantErr(t, "second Unlock()", inner.Unlock(t.Context()), lock.ErrUncertain)
+					for _, l := range []*lock.Lease{outer, further} {
+						if err := l.Check(t.Context()); err != nil {
+							t.Errorf("another hold: %v", err)
+						}
+					}
+					mustUnlock(t, further)
+					mustUnlock(t, outer)
+					w.sleep(latchLife)
+					w.free()
+				})
+			})
+		}
+	}
+}
+
+// The first request of a release is held up, a part of its repeat has run, and the release has been finished otherwise. No further hold goes
+// when the first request arrives.
+func TestHeldUpReleaseBehindAPart(t *testing.T) {
+	for kind, of := range releases {
+		if kind == "plain" {
+			continue
+		}
+		for _, right := range []string{"hincrby", "pexpire", "set", "hset", "hget"} {
+			t.Run(kind+" without "+right, func(t *testing.T) {
+				inVirtualTime(t, func(t *testing.T, w *world) {
+					c := w.client(lock.Config{})
+					owner := lock.As(c.NewOwner())
+					outer, middle, inner := mustHave(t, of(c), owner), mustHave(t, of(c), owner), mustHave(t, of(c), owner)
+					args := w.holdUp(kind, "release")
+					w.srv.Deny(right)
+					_ = inner.Unlock(t.Context()) // confirmed or not, as the right matters or not
+					late := args()
+					w.srv.Deny()
+					w.sleep(2 * time.Second)
+					w.srv.Do(late...)
+					w.wantHolds("job", "2", outer)
+					mustUnlock(t, middle)
+					mustUnlock(t, outer)
+				})
+			})
+		}
+	}
+}
+
+// A late release is held up, and the release is given up for lack of a right. The Owner takes no further hold before the late release can
+// arrive no more: it would leave as many holds as there were.
+func TestHeldUpLateRelease(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		owner := lock.As(c.NewOwner())
+		outer, inner := mustLock(t, c, "job", owner), mustLock(t, c, "job", owner, lock.For(3*time.Second))
+		w.sleep(2900 * time.Millisecond)
+		var late []string
+		w.srv.Deny("set")
+		w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+			switch {
+			case late != nil && isScript(cmd, "undo"):
+				return fakeredis.Reply("-NOPERM no right to do so\r\n")
+			case late == nil && isScript(cmd, "undo"):
+				late = slices.Clone(cmd.Args)
+				w.srv.Deny()
+				return fakeredis.Close()
+			}
+			return fakeredis.Run()
+		})
+		wantErr(t, "Unlock()", inner.Unlock(t.Context()), lock.ErrUncertain)
+		further := mustLock(t, c, "job", owner)
+		w.srv.Intercept(nil)
+		w.srv.Do(late...)
+		w.wantHolds("job", "2", outer)
+		mustUnlock(t, further)
+		mustUnlock(t, outer)
+	})
+}
+
+// A hold ends, as no renewal has an answer, while the release of another is repeated: its Unlock frees the lock.
+func TestUnlockOfAHoldThatEndedDuringARelease(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		owner := lock.As(c.NewOwner())
+		outer, inner := mustLock(t, c, "job", owner), mustLock(t, c, "job", owner, lock.For(time.Hour))
+		w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+			if cmd.Name == "EVALSHA" {
+				return fakeredis.RunThenClose()
+			}
+			return fakeredis.Run()
+		})
+		w.sleep(25 * time.Second)
+		wantErr(t, "Unlock()", inner.Unlock(t.Context()), lock.ErrUncertain)
+		w.sleep(15 * time.Second)
+		w.srv.Intercept(nil)
+		w.sleep(time.Second)
+		err := outer.Unlock(t.Context())
+		if left := w.srv.Do("HGETALL", "job"); w.srv.Do("EXISTS", "job") != int64(0) {
+			t.Errorf("the server has %v after Unlock() = %v", left, err)
+		}
+	})
 }

@@ -28,7 +28,7 @@ type Work interface {
 	Answered(v resp.Value, again bool) Result
 	// Unsure notes that a request may still take effect or, if part is set, that a part of its script has run.
 	Unsure(part bool)
-	// Finish is called once, at the end, after the turn is given back.
+	// Finish is called once, at the end, before the turn is given back.
 	Finish(outcome error)
 	// Count adds the work, now abandoned, to the numbers.
 	Count(to *Abandoned)
@@ -78,10 +78,11 @@ type Job struct {
 	ended   func(outcome error) // constant after Add; may be nil
 
 	// Owned by the loop, and by the batch that the job is in.
-	again bool // a request was sent before
-	next  time.Time
-	pause time.Duration
-	over  bool
+	again   bool // a request was sent before
+	next    time.Time
+	pause   time.Duration
+	mayCome time.Time // until then a request without an answer may still take effect
+	over    bool
 }
 
 // NewJob returns a Job for w, without use after until. turn: the job takes over the owner's turn.
@@ -137,12 +138,15 @@ func (u *Cleanup) failed(j *Job, err error, at time.Time) {
 	if remote.Uncertain(err) {
 		j.work.Unsure(part)
 	}
+	if remote.Uncertain(err) && !part {
+		j.mayCome = at.Add(remote.Arrival)
+	}
 	switch {
 	case part && j.work.Rank() == Change: // a repeat would change what has been changed
 		j.finish(u.cfg.Refused(err))
 	case remote.Hopeless(err):
 		j.finish(u.cfg.Refused(err))
-	case at.After(j.until) && (!j.turn || netfail.Denied(err)):
+	case at.After(j.until) && (!j.turn || netfail.Denied(err) && at.After(j.mayCome)):
 		j.finish(fmt.Errorf("%w: %w", u.cfg.Uncertain, err))
 	default:
 		j.pause = min(max(2*j.pause, repeatMin), repeatMax)
@@ -156,10 +160,10 @@ func (j *Job) finish(outcome error) {
 		return
 	}
 	j.over = true
+	j.work.Finish(outcome)
 	if j.turn {
 		j.work.Turn() <- struct{}{}
 	}
-	j.work.Finish(outcome)
 	j.outcome = outcome
 	close(j.done)
 	if j.ended != nil {

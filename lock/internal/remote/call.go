@@ -67,7 +67,7 @@ func NewRunner(s *Server, clocks *Clocks, channels *Channels) *Runner {
 	return &Runner{server: s, clocks: clocks, channels: channels}
 }
 
-// RunInTime runs the call that of makes for the validity last, and a new call if the call arrived too late.
+// RunInTime runs the call that of makes for the validity last, and a new call if the call arrived too late, unless of then returns nil.
 func (r *Runner) RunInTime(ctx context.Context, name string, of func(last int64) *Call) (resp.Value, error) {
 	return r.RunInTimeOn(ctx, r.server.Doer, name, of)
 }
@@ -75,7 +75,11 @@ func (r *Runner) RunInTime(ctx context.Context, name string, of func(last int64)
 // RunInTimeOn is RunInTime on d.
 func (r *Runner) RunInTimeOn(ctx context.Context, d conn.Doer, name string, of func(last int64) *Call) (resp.Value, error) {
 	for range Arrivals {
-		v, err := r.Run(ctx, d, of(r.clocks.Last(name)))
+		x := of(r.clocks.Last(name))
+		if x == nil {
+			break
+		}
+		v, err := r.Run(ctx, d, x)
 		if err != nil || !r.clocks.Late(name, v) {
 			return v, err
 		}
