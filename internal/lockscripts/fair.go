@@ -91,8 +91,8 @@ func (m *fairModel) keep() {
 	}
 }
 
-// tellHead tells the first waiter of a queue, and further waiters as long as nobody hears, if an argument says that the server knows who
-// listens.
+// tellHead tells the first waiter of a queue, and further waiters as long as nobody hears, if an argument says that the server knows all
+// listeners.
 func (m *fairModel) tellHead(publish string, argument int) {
 	most := int64(1)
 	if arg(m.Call, argument) == "1" {

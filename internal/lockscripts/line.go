@@ -45,7 +45,7 @@ func arg(c *fakeredis.Call, at int) string {
 	return ""
 }
 
-// share is what all readers of a lock have of it, and what the turn of a reader reserves.
+// share is the part of a lock that all readers have together, and that the turn of a reader reserves.
 const share = 1.0 / 64
 
 // waiterOf returns the waiter in a place, and the ms of its turn.
@@ -86,7 +86,7 @@ type lineTurns struct {
 	first    int64 // ms for which the first turn lasts
 	came     bool
 	ended    bool // a turn of others has ended
-	visited  bool // it was of visitors, and no other has
+	visited  bool // a turn of visitors has ended, and no further one
 }
 
 func modelTurns(c *fakeredis.Call, line, place string, free float64, anew bool) (t lineTurns) {
@@ -277,7 +277,7 @@ func modelStrangers(c *fakeredis.Call, channel, publish string) int64 {
 	return max(0, counts[1].(int64)-counts[3].(int64))
 }
 
-// A teller is the part of a script that tells others what is free.
+// A teller is the part of a script that tells waiting clients what is free.
 type teller struct {
 	line, channel, publish, counted, id string
 	message                             string

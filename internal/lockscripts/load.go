@@ -22,7 +22,7 @@ func Load(srv *fakeredis.Server, all map[string]map[string]*script.Script) {
 	}
 }
 
-// declared makes a script fail on a key that is not among its KEYS. A script that can handle a refusal may ask for the PTTL of
+// declared makes a script fail on a key missing in its KEYS. A script that can handle a refusal may ask for the PTTL of
 // the leases of further readers.
 func declared(name string, model func(*fakeredis.Call) any) func(*fakeredis.Call) any {
 	return func(c *fakeredis.Call) any {

@@ -89,10 +89,10 @@ func extend(c *fakeredis.Call, key, lease string) {
 	}
 }
 
-// longestWord is more than the time for which a writer asks readers to let it go first, in ms.
+// longestWord is more than the time for which a writer asks readers to wait behind the writer, in ms.
 const longestWord = 20_000
 
-// lastWord returns when the last word of a writer that waits ends; 0 without one. It removes words from before the clock was set back.
+// lastWord returns the end of the last word of a waiting writer; 0 without a word. Words from before the clock was set back are removed.
 func lastWord(c *fakeredis.Call, writers string) int64 {
 	for {
 		last, _ := c.Do("ZREVRANGE", writers, "0", "0", "WITHSCORES").([]any)
@@ -183,7 +183,7 @@ func lineIn(c *fakeredis.Call) string {
 	return ""
 }
 
-// tellsFree returns what tells of a read-write lock that is free, or with readers left has readers. args are what the server knows of
+// tellsFree returns the teller of a read-write lock without holders, or with readers left. args are the server's knowledge of
 // listeners, and the client's id.
 func tellsFree(c *fakeredis.Call, publish string, args int, message string, readers bool) teller {
 	t := teller{line: lineIn(c), channel: c.Keys[1], publish: publish, counted: arg(c, args), id: arg(c, args+1), message: message, available: 1}

@@ -52,7 +52,7 @@ func modelTake(c *fakeredis.Call, latch, last int, draw func() string) (reply an
 	return reply, false
 }
 
-// standOf returns what becomes of a place, whose argument stands in front: to take it when the request is refused goes without saying.
+// standOf returns what becomes of the place in the argument in front; a refused request always takes its place.
 func standOf(c *fakeredis.Call, at int) string {
 	if len(c.Args) == at {
 		return "join"

@@ -49,7 +49,7 @@ func tellPermits(c *fakeredis.Call, line, publish string, args int, told, availa
 // asker is a client's part in the line, in an acquire of permits.
 type asker struct{ line, place, stand, counted, publish string }
 
-// refused has a client wait that may not have permits of these. A client that was called passes its call on.
+// refused has a client wait without these permits. A called client passes the call on.
 func (a asker) refused(c *fakeredis.Call, free, left int64, turns lineTurns) any {
 	again := modelWaitAs(c, a.line, a.place, a.stand, left, wait{most: permitLook})
 	if turns.came && free > turns.count {
@@ -62,7 +62,7 @@ func (a asker) teller(c *fakeredis.Call, free int64) teller {
 	return teller{a.line, c.Keys[1], a.publish, a.counted, "", text(free), float64(free), true, float64(free)}
 }
 
-// granted ends or moves the place of a client that has its permits, and calls others if some are left.
+// granted ends or moves the place of a client with permits, and calls further clients if permits are left.
 func (a asker) granted(c *fakeredis.Call, free int64, lined bool) {
 	modelGiveWay(c, a.line, a.place, a.stand)
 	if free > 0 && lined && c.Int("EXISTS", a.line) == 1 {

@@ -66,7 +66,7 @@ type Link struct {
 	spare     []byte     // free buffer for pending
 	queued    int64      // bytes of all commands so far
 	unsent    int        // entries at the end of inflight, or of batch, of which a failed write has sent nothing
-	begun     int32      // commands of which it has sent a byte, in the batch before these; 0 if that is all of them
+	begun     int32      // commands of the batch before these with a byte sent; 0 if all have one
 	writing   bool       // a writer is active or about to start
 	handed    bool       // writeLoop is the writer
 	looping   bool       // writeLoop is running

@@ -97,7 +97,7 @@ func (s *socket) read(b []byte, count *atomic.Int64) (int, error) {
 	return s.n, nil
 }
 
-// write writes the text of b. It waits between its system calls, which do not block. One goroutine at a time may call
+// write writes the text of b. The system calls do not block, and write waits between them. One goroutine at a time may call
 // write.
 func (s *socket) write(l *Link, b *body) error {
 	s.out, s.body = l, b

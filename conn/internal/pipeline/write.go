@@ -87,7 +87,7 @@ func (l *Link) unreadLocked() bool {
 	return false
 }
 
-// gatherLocked yields to callers about to send, so that their commands join the next write. It releases mu meanwhile.
+// gatherLocked yields to callers about to send, whose commands then join the next write. mu is released meanwhile.
 func (l *Link) gatherLocked() {
 	if l.writes.due() {
 		l.mu.Unlock()

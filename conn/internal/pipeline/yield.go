@@ -18,7 +18,7 @@ const (
 	yieldsLeftOut = 64
 )
 
-// yielder yields to other goroutines, so that they join the current write or read. It pauses while yields take long.
+// yielder yields to other goroutines, to let them join the current write or read. The yielder pauses while yields take long.
 type yielder struct {
 	long  time.Duration // constant; a yield that takes longer costs too much; 0 is longYield
 	leave int           // yields still to skip

@@ -30,8 +30,8 @@ const (
 // as any key is missing, and the latch and the channel are always missing. The script then runs apart: see
 // all_apart.lua.
 //
-// The source node of a migrating slot cannot create keys, so there is no latch. A script that does harm without a
-// latch, or creates other keys, waits there.
+// The source node of a migrating slot cannot create keys, a latch among them. A script waits there if it does harm without a
+// latch or creates further keys.
 type Call struct {
 	Script *script.Script
 	Lock   Lock
@@ -45,7 +45,7 @@ type Call struct {
 	Spares bool   // does without all keys but the lock and latches, if they are on two nodes
 	Apart  *bool  // set after a run apart; may be nil
 	Again  func() // called before each request after a refused one; may be nil
-	// Less returns a call with the same purpose for keys on two nodes, nil if there is none at present. It is called once, and may be nil.
+	// Less returns a call with the same purpose for keys on two nodes, or nil for the present. Less is called once, and may be nil.
 	Less  func(ctx context.Context) *Call
 	Owner string // for a release: the owner expected to have
 	Holds int64  // holds; 0 for any number
@@ -237,7 +237,7 @@ func (x *Call) begin() {
 	}
 }
 
-// keysBeside returns the keys beside the lock that the script may touch: its KEYS, and the leases of other readers. A line on another
+// keysBeside returns the keys that the script may touch beside the lock: its KEYS, and the leases of readers. A line on another
 // server would keep the script from running: all listeners are told instead.
 func (r *Runner) keysBeside(ctx context.Context, x *Call) (others []otherKey, err error) {
 	for _, key := range x.Keys[1:] {
@@ -256,8 +256,8 @@ func (r *Runner) keysBeside(ctx context.Context, x *Call) (others []otherKey, er
 	return others, err
 }
 
-// lookAt notes which of keys exist, and returns the time of the lock's server in ms. The error may come from the node that gives the slot
-// away, or from the node that is to take it.
+// lookAt notes which of keys exist, and returns the time of the lock's server in ms. The error may come from the old node of
+// the slot or from the new node.
 func (r *Runner) lookAt(ctx context.Context, lock string, keys []otherKey) (now int64, err error) {
 	looks := []script.Call{kinds.Look.Get().Call([]string{lock})}
 	for _, key := range keys {

@@ -118,8 +118,8 @@ func (ch *Channels) checkPublishing(l Lock) {
 	}
 }
 
-// askRight asks the server for the user's right to publish on the channels of l, allowed by rule. It is a function of its own so that l
-// stays on the stack of a call that need not ask.
+// askRight asks the server for the user's right to publish on the channels of l, allowed by rule. In a separate function, because l
+// escapes to the heap here.
 func (ch *Channels) askRight(l Lock, rule string) {
 	ch.background(func(ctx context.Context) {
 		v, err := kinds.Publish.Get().Run(ctx, ch.server.Doer, []string{l.Name, l.Channel}, ch.Publishing(false))

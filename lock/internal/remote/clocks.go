@@ -11,10 +11,9 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// A request may be delayed on its way, and arrive after its caller has left, or after the reply to its repeat. Each
-// request that takes or changes something therefore carries the time until which it is valid, by the server's clock,
-// and does nothing later. Until then a latch prevents its effect: the latch of an undo, or the latch that identifies a
-// change. The rule holds for all kinds.
+// A request may be delayed on the way, and arrive after its caller has left, or after the reply to a repeat. Each
+// request for a hold or a change therefore carries the end of its validity, by the server's clock, and does nothing
+// later. Until then a latch prevents an effect: the latch of an undo, or the latch that identifies a change. The rule holds for all kinds.
 
 const (
 	// Arrival is the maximum delay of a valid request.
@@ -27,7 +26,7 @@ const (
 var ErrLate = fmt.Errorf("%w: the server received it too late", conn.ErrNotSent)
 
 // Clocks records how far the clocks of servers are ahead of the client's. Clocks count as equal at first; a server
-// that refuses a late request reports its time. Nothing reports a client's clock that is ahead: its requests are valid for longer.
+// that refuses a late request reports its time. Nothing reports a client's clock ahead of the server's: requests are valid for longer then.
 type Clocks struct {
 	server *Server
 	begin  time.Time // constant; later changes of the client's clock have no effect

@@ -48,7 +48,7 @@ type valued struct {
 	values context.Context
 }
 
-// Value asks ctx first: the cause of its end is a value, too, and package context derives from what it finds without a goroutine.
+// Value asks ctx first: the cause of the end is a value, too, and package context needs no goroutine to derive from a context of its own.
 func (v valued) Value(key any) any {
 	if value := v.Context.Value(key); value != nil {
 		return value

@@ -17,15 +17,15 @@ import (
 const (
 	// lagMax is the maximum lag, in seconds, of a replica able to acknowledge.
 	lagMax = 2
-	// firstAck is the time within which a replica with all the data has acknowledged something: a replica with such a lag is silent.
+	// firstAck is the time within which a replica with all the data has acknowledged something: a replica with a longer lag is silent.
 	firstAck = (lagMax + 1) * time.Second
 	// arrival is the minimum time between the connection of a new replica and its first acknowledgement, with hardly any data. Less would cost each
 	// request in a slow network a further round trip.
 	arrival = 500 * time.Millisecond
 )
 
-// sections are the commands for a headcount. The arrivals come first: a replica that comes between the two replies is counted now, and its
-// arrival is new to the next headcount.
+// sections are the commands for a headcount. The arrivals come first: a replica that comes between the two replies is counted now, and is
+// an arrival in the next headcount.
 var sections = [...]resp.Command{resp.Cmd("INFO", "stats"), resp.Cmd("INFO", "replication")}
 
 // headcount has the addresses of a server's replicas, as reported by the server.
@@ -33,20 +33,20 @@ type headcount struct {
 	live    []string // replicas able to acknowledge
 	silent  []string // replicas with a lag above lagMax
 	syncing []string // replicas in their first synchronization
-	muted   []string // other replicas that have acknowledged nothing so far, and are not silent; Replicas.loading decides about them
+	muted   []string // replicas without any acknowledgement so far, and not silent; see Replicas.loading
 
 	attachment
 }
 
-// attachment is comparable with the one of an earlier headcount: both are the same if no replica has come or gone.
+// attachment is comparable: the attachments of two headcounts are the same if no replica has come or gone.
 type attachment struct {
 	replicas int // in any state
 	arrivals arrivals
 }
 
-// arrivals are the numbers of replicas that have begun to follow the server; the zero arrivals if the server does not count them.
+// arrivals counts the replicas that have begun to follow the server; zero if the server does not count.
 type arrivals struct {
-	data          string // its id: the numbers of two servers are not to be compared
+	data          string // id of the data: numbers of two servers are not comparable
 	full, partial int    // with all data, and with the last changes only
 }
 
@@ -115,7 +115,7 @@ func (h *headcount) newcomers(after *headcount) int {
 	return max(became, ended+max(began, 0))
 }
 
-// syncingNotAway returns the number of replicas in their first synchronization that other nodes do not take to be away.
+// syncingNotAway returns the number of replicas in a first synchronization, without replicas away to the other nodes.
 func (h *headcount) syncingNotAway(s conn.Succession) int {
 	return len(h.syncing) - common(h.syncing, s.AwayAddrs)
 }

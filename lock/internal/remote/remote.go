@@ -1,4 +1,4 @@
-// Package remote is what a client knows of its server, and how it asks the server. The files use only their own row and the rows
+// Package remote is a client's knowledge of its server, and its requests to the server. A file uses only files of the same row and of rows
 // above:
 //
 //	the server   remote.go (where a key is), parts.go (work divided by servers), context.go

@@ -70,7 +70,7 @@ type record struct {
 	doubt     bool       // the last wait for replicas failed
 	bareSince time.Time  // start of the time without a replica; zero with a replica, or if unknown
 	warned    bool       // of a server without a replica
-	syncing   int        // at the last count, replicas in their first synchronization that other nodes do not take to be away
+	syncing   int        // at the last count, the replicas of headcount.syncingNotAway
 
 	muted      muted     // at the last reply
 	mutedSince time.Time // start of the time with the same muted
@@ -85,7 +85,7 @@ type news struct {
 	live int
 }
 
-// muted is comparable with an earlier one: both are the same if the same replicas have acknowledged nothing since they came.
+// muted is comparable: two are the same if the same replicas have acknowledged nothing since their arrival.
 type muted struct {
 	arrivals arrivals
 	addrs    string
@@ -111,8 +111,8 @@ func (r *Replicas) at(s conn.Succession) *record {
 	return st
 }
 
-// counted records n replicas able to acknowledge, by the headcount h. bare: the server counts as a server without replicas. A replica that
-// has come or gone is news until the other nodes have been asked behind the first headcount with it.
+// counted records n replicas able to acknowledge, by the headcount h. bare: the server counts as a server without replicas. An arrival
+// or a departure is news until the other nodes have been asked behind the first headcount with it.
 func (r *Replicas) counted(s conn.Succession, h headcount, n int) (bare bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -135,7 +135,7 @@ func (r *Replicas) counted(s conn.Succession, h headcount, n int) (bare bool) {
 	return r.bareForLong(st)
 }
 
-// bareForLong reports whether a server has been without a replica for so long that it counts as a server without replicas.
+// bareForLong reports whether a server has been without a replica for long enough to count as a server without replicas.
 func (r *Replicas) bareForLong(st *record) bool {
 	return !st.bareSince.IsZero() && time.Since(st.bareSince) >= bareFor*r.acks.Timeout
 }
@@ -162,7 +162,7 @@ func (r *Replicas) succession(ctx context.Context, name string, since time.Time)
 // the master: during a failover the former master goes on for a moment, with replicas not yet aware of the new master.
 type Acked struct {
 	r          *Replicas
-	hold       Hold            // one of those that the request concerns, all on one server
+	hold       Hold            // a hold of the request, whose holds are all on one server
 	succession conn.Succession // known before the request
 	need       int             // number of replicas passed to WAIT
 	wait       time.Duration   // timeout passed to WAIT
@@ -261,8 +261,8 @@ func (d *Acked) recount(ctx context.Context) (n int, bare bool) {
 	return n, d.r.counted(s, h, n)
 }
 
-// candidates returns the number of replicas that could replace the server without having acknowledged: those known to the server, and those
-// healthy to other nodes, less those in their first synchronization.
+// candidates returns the number of replicas that could replace the server without having acknowledged: replicas known to the server or
+// healthy to the other nodes, without replicas in a first synchronization.
 func (r *Replicas) candidates(h headcount, s conn.Succession) int {
 	if r.server.Failover == nil {
 		return len(h.live) + len(h.silent)
@@ -270,7 +270,7 @@ func (r *Replicas) candidates(h headcount, s conn.Succession) int {
 	if names := slices.Concat(h.live, h.syncing); len(s.ReplicaAddrs) > 0 && literal(names) == literal(s.ReplicaAddrs) {
 		return len(h.live) + len(s.ReplicaAddrs) - common(s.ReplicaAddrs, names)
 	}
-	// The other nodes name no replicas, or name them in another way. Those away to the other nodes only are not in their number.
+	// The other nodes name no replicas, or in another way. Their number has no replica away to them alone.
 	back := common(h.live, s.AwayAddrs)
 	return back + max(len(h.live)-back, s.Replicas-h.syncingNotAway(s))
 }
@@ -325,8 +325,8 @@ func ranAny(cmds []resp.Command, replies []resp.Value) bool {
 }
 
 // note records the replies behind the scripts of a batch sent at asked. ran: the server has run a script of the batch. Otherwise the batch
-// does not count beside another one. All batches that count must be acknowledged, and be of the same server: the replicas of a next server
-// know nothing of what a former one has run.
+// does not count beside another batch. All batches that count must be acknowledged, and be of the same server: the replicas of a next server
+// do not know what a former server has run.
 func (d *Acked) note(asked time.Time, replies []resp.Value, ran bool) {
 	if d.ran && !ran {
 		return
@@ -386,9 +386,9 @@ func (d *Acked) required(ctx context.Context) (need int, err error) {
 }
 
 // count returns the number of replicas right after the scripts, from the server's reply and other nodes' information. An earlier
-// answer of the other nodes is enough only if the server has all their replicas, and none has come or gone since the last count: a replica that
-// the server does not have may have replaced it by now, and the server learns of the end of a first synchronization later than the replica. After
-// a change all sentinels are asked: one may not have heard of a replica that another one promotes.
+// answer of the other nodes is enough only if the server has all their replicas, and no replica has come or gone since the last count: a replica
+// unknown to the server may have replaced it by now, and the server learns of the end of a first synchronization later than the replica. After
+// a change all sentinels are asked: a sentinel may not have heard of a replica that another sentinel promotes.
 func (d *Acked) count(ctx context.Context) (n int, bare bool, err error) {
 	h, err := parseHeadcount(d.info[:])
 	if err != nil {
@@ -425,9 +425,8 @@ func (d *Acked) count(ctx context.Context) (n int, bare bool, err error) {
 	return n, d.r.counted(s, h, n), nil
 }
 
-// loading decides about the replicas in h, asked for at a time, that have acknowledged nothing. Such a replica may have come just now, with all
-// the data: then it is live. If firstAck does not change that, it loads the data: it is online by then, and gives signs of life, but its first
-// synchronization is not over.
+// loading decides about the muted replicas in h, a headcount of the time asked. A muted replica may have come just now, with all the data: then
+// the replica is live. A replica still muted after firstAck loads the data: online, and with signs of life, but in a first synchronization.
 func (r *Replicas) loading(s conn.Succession, h *headcount, asked time.Time) {
 	now := muted{h.arrivals, strings.Join(h.muted, " ")}
 	known := len(h.muted) > 0 && h.arrivals != arrivals{}
@@ -444,9 +443,8 @@ func (r *Replicas) loading(s conn.Succession, h *headcount, asked time.Time) {
 	h.live = append(h.live, h.muted...)
 }
 
-// changedAt returns the time at which a replica of a server was first seen to have come or gone since the last count, if no other one has until
-// h; zero without a change. Between two counts a replica may even have come, and gone to replace the server: an old answer of the other nodes does
-// not know of such a replica.
+// changedAt returns the time of the first headcount since the last count that has the same change of replicas as h; zero without a change.
+// Between two counts a replica may even have come, and gone to replace the server, unknown to an old answer of the other nodes.
 func (r *Replicas) changedAt(s conn.Succession, h headcount) time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
