@@ -350,3 +350,27 @@ func ownedHandles(c *lock.Client) map[string]*lock.Handle {
 		"write": &c.ReadWrite("g").Write().Handle, "plain": &c.Plain("h").Handle, "fastermulti": &c.FasterMulti("i", "1", "2").Handle,
 	}
 }
+
+// A renewal or a Check that lacks a right does not say that another has the lock: it is held, and released, once the right is back.
+func TestRenewalWithoutRights(t *testing.T) {
+	for _, right := range []string{"hexists", "hmget", "hget", "get", "zscore"} {
+		for _, kind := range kindsWithLeases {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				lease, err := leasedKinds(t, w.client(lock.Config{}))[kind](t.Context())
+				if err != nil {
+					t.Fatal(kind, err)
+				}
+				w.srv.Deny(right)
+				w.sleep(12 * time.Second)
+				if err := lease.Check(t.Context()); errors.Is(err, lock.ErrLost) {
+					t.Errorf("%s without %s: Check() = %v", kind, right, err)
+				}
+				w.srv.Deny()
+				w.sleep(10 * time.Second)
+				if err := lease.Unlock(t.Context()); err != nil {
+					t.Errorf("%s, once %s is back: Unlock() = %v", kind, right, err)
+				}
+			})
+		}
+	}
+}

@@ -158,7 +158,7 @@ func renewValues(c *fakeredis.Call, group, ownerAnd string, lease int64) int64 {
 	owner, values := ownerAndValues(ownerAnd)
 	outcome := int64(1)
 	for _, value := range values {
-		holder := c.TryDo("HGET", group, value)
+		holder := ask(c, "HGET", group, value)
 		switch {
 		case holder != nil && holder != owner:
 			outcome = -1

@@ -177,7 +177,7 @@ func modelPermitsRenew(c *fakeredis.Call) any {
 	for i, set := range c.Keys {
 		ids, outcome := idsOf(c.Args[i+1]), int64(1)
 		for _, id := range ids {
-			switch score := c.TryDo("ZSCORE", set, id).(type) {
+			switch score := ask(c, "ZSCORE", set, id).(type) {
 			case fakeredis.Err:
 				outcome = -1
 			case string:

@@ -70,7 +70,7 @@ func modelPlainUndo(c *fakeredis.Call) any {
 func modelPlainRenew(c *fakeredis.Call) any {
 	outcomes := make([]any, len(c.Keys))
 	for i, key := range c.Keys {
-		switch holder := c.TryDo("GET", key); holder {
+		switch holder := ask(c, "GET", key); holder {
 		case c.Args[i+1]:
 			if lease := number(c.Args[0]); lease > 0 {
 				c.Do("PEXPIRE", key, text(max(c.Int("PTTL", key), lease)))

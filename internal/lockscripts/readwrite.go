@@ -259,8 +259,8 @@ func modelReadRenew(c *fakeredis.Call) any {
 	outcomes := make([]any, len(c.Args)-1)
 	for i, key := range c.Keys[:len(outcomes)] {
 		owner := c.Args[i+1]
-		mode, _ := c.TryDo("HGET", key, "mode").(string)
-		count, held := c.TryDo("HGET", key, owner).(string)
+		mode, _ := ask(c, "HGET", key, "mode").(string)
+		count, held := ask(c, "HGET", key, owner).(string)
 		switch held = held && mode != ""; {
 		case held:
 			outcomes[i] = int64(0)

@@ -242,11 +242,20 @@ func modelUndo(c *fakeredis.Call) any {
 	return int64(1)
 }
 
+// ask is c.Do, and the error as a result for a key of another type.
+func ask(c *fakeredis.Call, args ...string) any {
+	reply := c.TryDo(args...)
+	if err, failed := reply.(fakeredis.Err); failed && !strings.Contains(string(err), "WRONGTYPE") {
+		return c.Do(args...)
+	}
+	return reply
+}
+
 func modelRenew(c *fakeredis.Call) any {
 	lease := c.Args[0]
 	outcomes := make([]any, len(c.Keys))
 	for i, key := range c.Keys {
-		switch held := c.TryDo("HEXISTS", key, c.Args[i+1]); {
+		switch held := ask(c, "HEXISTS", key, c.Args[i+1]); {
 		case held == int64(1):
 			if number(lease) > 0 {
 				c.Do("PEXPIRE", key, text(max(c.Int("PTTL", key), number(lease))))

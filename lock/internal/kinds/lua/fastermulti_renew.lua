@@ -7,12 +7,12 @@ local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local outcomes = {}
 
+-- all_ask.lua
 for i, group in ipairs(KEYS) do
     local owner, values = string.match(ARGV[i + 1], '^(%S+) (.*)$')
     outcomes[i] = 1
     for value in string.gmatch(values, '%S+') do
-        -- pcall: a key of another type must not keep the rest from being renewed.
-        local holder = redis.pcall('hget', group, value)
+        local holder = ask('hget', group, value)
         local ends = holder == owner and redis.call('hget', group, value .. ':' .. owner .. ':expire_time')
         if holder and holder ~= owner then
             outcomes[i] = -1

@@ -7,12 +7,12 @@ local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local outcomes = {}
 
+-- all_ask.lua
 for i, permits in ipairs(KEYS) do
     local ids = ARGV[i + 1]
     outcomes[i] = 1
     for n = 1, #ids, 16 do
-        -- pcall: a key of another type must not keep the rest from being renewed.
-        local ends = redis.pcall('zscore', permits, string.sub(ids, n, n + 15))
+        local ends = ask('zscore', permits, string.sub(ids, n, n + 15))
         if type(ends) == 'table' then
             outcomes[i] = -1
         elseif (not ends or tonumber(ends) <= now) and outcomes[i] == 1 then

@@ -5,9 +5,9 @@
 local lease = tonumber(ARGV[1])
 local outcomes = {}
 
+-- all_ask.lua
 for i, lock in ipairs(KEYS) do
-    -- pcall: a key of another type must not keep the rest from being renewed.
-    local holder = redis.pcall('get', lock)
+    local holder = ask('get', lock)
     if holder == ARGV[i + 1] then
         if lease > 0 then
             -- Also where nothing changes: WAIT counts the replicas that have the writes of this connection, and of no other.

@@ -5,6 +5,7 @@
 --         -1 somebody else has it or the key is no lock.
 local lease = tonumber(ARGV[1])
 local outcomes, leases = {}, {}
+-- all_ask.lua
 for n = #ARGV, #KEYS do
     leases[KEYS[n]] = true -- of the holds known to the client: a hold that has come since has its whole lease
 end
@@ -20,8 +21,7 @@ end
 
 for i = 1, #ARGV - 1 do
     local lock = KEYS[i]
-    -- pcall: a key of another type must not keep the rest from being renewed.
-    local held = redis.pcall('hmget', lock, 'mode', ARGV[i + 1])
+    local held = ask('hmget', lock, 'mode', ARGV[i + 1])
     if held[1] and held[2] then
         local prefix = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
         outcomes[i] = 0
