@@ -164,8 +164,12 @@ func (k *call) learn(at target, err error) decision {
 		}
 		k.c.wantRefresh()
 	}
-	if d.action == follow && k.pinned == nil && !at.read {
+	switch {
+	case k.pinned != nil, at.read:
+	case d.action == follow:
 		k.c.moved(d.slot, d.addr)
+	case d.action == redial:
+		k.c.redial(at.node)
 	}
 	return d
 }

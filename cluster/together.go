@@ -40,7 +40,7 @@ func (c *Cluster) sendTogether(ctx context.Context, cmds []resp.Command) (_ []re
 		values, err := at.together(ctx, cmds)
 		why := err
 		if err == nil {
-			if why = refusal(cmds, values); why == nil {
+			if why = refusal(cmds, values); why == nil || k.once() {
 				k.learnFrom(at, values)
 				return values, nil
 			}
@@ -49,7 +49,7 @@ func (c *Cluster) sendTogether(ctx context.Context, cmds []resp.Command) (_ []re
 		switch {
 		case ended == nil:
 			at = next
-		case err == nil && (!isRedirect(why) || k.once()): // the replies are the answer
+		case err == nil && !isRedirect(why): // the replies are the answer
 			return values, nil
 		case err == nil:
 			return nil, ended
@@ -102,10 +102,10 @@ func refusal(cmds []resp.Command, values []resp.Value) (first error) {
 	return first
 }
 
-// learnFrom updates the topology from redirections that are returned as replies.
+// learnFrom updates the topology from refusals that are returned as replies.
 func (k *call) learnFrom(at target, values []resp.Value) {
 	for _, v := range values {
-		if err := v.Err(); isRedirect(err) {
+		if err := v.Err(); err != nil {
 			k.learn(at, err)
 		}
 	}

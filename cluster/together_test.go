@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/lockwire/lockwire/cluster"
 	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -112,4 +114,70 @@ func TestBatchesWithoutANode(t *testing.T) {
 // retries returns a Trace that notes the repetitions.
 func retries(seen *[]conn.RetryInfo) *conn.Trace {
 	return &conn.Trace{Retry: func(_ context.Context, i conn.RetryInfo) { *seen = append(*seen, i) }}
+}
+
+// With conn.NoRepeat a node that redirects to itself is redialled for the next command, as it has been replaced under its name.
+func TestNoRepeatAfterMovedToItself(t *testing.T) {
+	for name, together := range map[string]bool{"alone": false, "before WAIT": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+				wantText(t, c, "1", "INCR", keyA)
+				before := f.dials(nodeA)
+				f.answer(nodeA, "INCR", fmt.Sprintf("-MOVED %d %s", slotA, nodeA), 1)
+				ctx := context.WithValue(t.Context(), conn.NoRepeat, true)
+				for _, want := range []string{"MOVED", "2"} {
+					cmds := []resp.Command{resp.Cmd("INCR", keyA)}
+					if together {
+						cmds = waiting(cmds...)
+						want += " 0"
+					}
+					if values, err := c.SendBatch(ctx, cmds); err != nil || texts(values) != want {
+						t.Errorf("%q, %v, want %s", texts(values), err, want)
+					}
+				}
+				if n := f.dials(nodeA) - before; n < 1 {
+					t.Errorf("%s was dialled %d times, want at least once", nodeA, n)
+				}
+			})
+		})
+	}
+}
+
+// With conn.NoRepeat all refusals of a batch that ends in WAIT are learnt from, and not the first alone.
+func TestNoRepeatLearnsFromAllRefusals(t *testing.T) {
+	for _, first := range []string{fmt.Sprintf("MOVED %d %s", slotA, nodeB), "CLUSTERDOWN Hash slot not served"} {
+		bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+			other := "k1"
+			for i := 0; c.Route(other) != nodeA || cluster.Slot(other) == slotA; i++ {
+				other = fmt.Sprint("k", i)
+			}
+			f.hook(nodeA, func(cmd fakeredis.Cmd) *fakeredis.Action {
+				answer := fakeredis.Reply("-" + first + "\r\n")
+				switch {
+				case cmd.Name != "INCR":
+					return nil
+				case cmd.Args[1] == other:
+					answer = fakeredis.Reply(fmt.Sprintf("-MOVED %d %s\r\n", cluster.Slot(other), nodeB))
+				}
+				return &answer
+			})
+			ctx := context.WithValue(t.Context(), conn.NoRepeat, true)
+			for _, addr := range []string{nodeA, nodeB, nodeC} {
+				f.says(addr, "-ERR nobody knows|") // so all knowledge comes from the refusals
+			}
+			before := f.refreshes()
+			word, _, _ := strings.Cut(first, " ")
+			values, err := c.SendBatch(ctx, waiting(resp.Cmd("INCR", keyA), resp.Cmd("INCR", other)))
+			if err != nil || texts(values) != word+" MOVED 0" {
+				t.Errorf("%q, %v", texts(values), err)
+			}
+			if got := c.Route(other); got != nodeB {
+				t.Errorf("the owner of the second key is %s, want %s", got, nodeB)
+			}
+			synctest.Wait()
+			if f.refreshes() == before {
+				t.Error("the topology has not been asked for")
+			}
+		})
+	}
 }

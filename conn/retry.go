@@ -29,8 +29,8 @@ const Leaves contextKey = 1
 const EverySentinel contextKey = 2
 
 // NoRepeat is the key of a context value. With the value true, a cluster returns the refusal of a command to its caller at once, in a batch as
-// the reply: the cluster follows no redirection, though it learns from MOVED, and does not wait for a node to be ready. In a batch, a refused
-// command then holds up no other, even if the redirection leads to a node that hangs.
+// the reply: the cluster follows no redirection and does not wait for a node to be ready, but learns from the refusal for the next command. In a
+// batch, a refused command then holds up no other, even if the redirection leads to a node that hangs.
 const NoRepeat contextKey = 3
 
 // classify returns the verdict on any error of an attempt. connected reports whether the attempt had a connection.

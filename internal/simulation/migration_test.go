@@ -412,3 +412,25 @@ func TestMultiWhileASlotMigrates(t *testing.T) {
 		}
 	})
 }
+
+// A server has been replaced under its name: the connections lead to the former one, which redirects to the name. Renewals go to the next one.
+func TestServerReplacedUnderItsName(t *testing.T) {
+	withAndWithoutAcks(t, lock.Config{Lease: 3 * time.Second}, func(t *testing.T, f *fleet) {
+		lease := f.lock(t, "mylock")
+		former := make(map[int64]bool)
+		time.Sleep(2500 * time.Millisecond)
+		for _, c := range f.servers[0].Conns() {
+			former[c.ID] = true
+		}
+		f.servers[0].Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+			if strings.HasPrefix(cmd.Name, "EVAL") && former[cmd.Conn] {
+				return fakeredis.Reply(fmt.Sprintf("-MOVED 1711 %s\r\n", f.addrs[0]))
+			}
+			return fakeredis.Run()
+		})
+		time.Sleep(10 * time.Second)
+		if err := lease.Err(); err != nil {
+			t.Error(err)
+		}
+	})
+}
