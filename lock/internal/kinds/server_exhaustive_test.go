@@ -159,8 +159,23 @@ func (c *comparer) visit(t transition) bool {
 	return len(c.failures) == 0
 }
 
-// compare runs a batch. The first that goes wrong is reported.
+// compare runs a batch, again in two halves if it has gone wrong and has taken so long that times in its states may have come.
 func (c *comparer) compare(ctx context.Context, pool *conn.Pool, batch []transition) error {
+	begin, half := time.Now(), len(batch)/2
+	err := c.compareAtOnce(ctx, pool, batch)
+	if err == nil || ctx.Err() != nil || time.Since(begin) < stepTime/2 {
+		return err
+	}
+	if half > 0 {
+		if err = c.compare(ctx, pool, batch[:half]); err != nil {
+			return err
+		}
+	}
+	return c.compare(ctx, pool, batch[half:])
+}
+
+// compareAtOnce reports the first of a batch that goes wrong.
+func (c *comparer) compareAtOnce(ctx context.Context, pool *conn.Pool, batch []transition) error {
 	var commands []resp.Command
 	now := time.Now()
 	for _, t := range batch {
