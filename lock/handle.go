@@ -194,12 +194,12 @@ func (h *Handle) forced(ctx context.Context, v resp.Value, err error, holds []*L
 	return true, nil
 }
 
-// tellForced announces a forced unlock to all clients, in the background after the end of ctx. If the announcement fails, the
-// holder learns of the unlock at its next renewal.
+// tellForced announces a forced unlock to all clients, in the background after the end of ctx. In a cluster the lock's node does, having just
+// answered: another may hang. If the announcement fails, the holder learns of the unlock at its next renewal.
 func (t *target) tellForced(ctx context.Context, c *Client) {
 	err := ctx.Err()
 	if err == nil {
-		_, err = c.server.Send(remote.Patient(ctx), resp.Cmd(remote.PlainPublish, kinds.ForcedChannel, t.name))
+		_, err = c.server.Send(remote.Patient(ctx), resp.Cmd(remote.PlainPublish, kinds.ForcedChannel, t.name).On(t.name))
 	}
 	switch {
 	case err == nil, c.life.Err() != nil:

@@ -403,3 +403,24 @@ func TestRenewalsAtAReplacedMaster(t *testing.T) {
 		})
 	}
 }
+
+// A forced unlock is told at once beside a server that hangs.
+func TestForceUnlockBesideAServerThatHangs(t *testing.T) {
+	inFleet(t, lock.Config{}, func(t *testing.T, f *fleet) {
+		names := beside(20)
+		for _, name := range names {
+			f.lock(t, name)
+		}
+		f.servers[1].Stall(true)
+		defer f.servers[1].Stall(false)
+		for _, name := range names {
+			begin := time.Now()
+			if _, err := f.client.Reentrant(name).ForceUnlock(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(begin); took > time.Second {
+				t.Fatalf("ForceUnlock of %s took %v", name, took)
+			}
+		}
+	})
+}
