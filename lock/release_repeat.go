@@ -3,6 +3,8 @@ package lock
 import (
 	"cmp"
 	"context"
+	"errors"
+	"time"
 
 	"github.com/lockwire/lockwire/lock/internal/cleanup"
 	"github.com/lockwire/lockwire/lock/internal/clock"
@@ -13,7 +15,11 @@ import (
 // repeat leaves the release to the background. The job takes over the turn of the Owner, if the caller has it.
 func (l *Lease) repeat(turn *ownedLock, cause error) error {
 	l.warn("release not confirmed, and repeated in the background", "error", cause)
-	l.repeats = cleanup.NewJob(&repeat{lease: l}, l.serverEnd(), turn != nil)
+	until := l.serverEnd()
+	if turn != nil && l.repeated && !errors.Is(cause, errDoubted) { // while a request may arrive, the Owner takes no further hold
+		until = clock.Later(until, time.Now().Add(remote.Arrival))
+	}
+	l.repeats = cleanup.NewJob(&repeat{lease: l}, until, turn != nil)
 	if !l.client.cleanup.Add(l.repeats) {
 		l.repeats = nil
 		l.client.table.forget(l)

@@ -243,6 +243,48 @@ func TestHeldUpReleaseBehindAPart(t *testing.T) {
 	}
 }
 
+// The first request of a release is held up, and the release is given up for lack of a right. The Owner takes no further hold before the
+// request can arrive no more: it would count down behind the tally, and the hold after the next would be a sign that all are lost.
+func TestHeldUpReleaseGivenUp(t *testing.T) {
+	for kind, of := range releases {
+		if kind == "plain" {
+			continue
+		}
+		t.Run(kind, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				c := w.client(lock.Config{})
+				owner := lock.As(c.NewOwner())
+				outer, inner := mustHave(t, of(c), owner), mustHave(t, of(c), owner, lock.For(3*time.Second))
+				w.sleep(2900 * time.Millisecond)
+				var late []string
+				w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+					switch {
+					case late == nil && isScriptOf(kind, cmd, "release"):
+						late = slices.Clone(cmd.Args)
+						return fakeredis.Close()
+					case isScriptOf(kind, cmd, "release"), isScriptOf(kind, cmd, "undo"):
+						return fakeredis.Reply("-NOPERM no right to do so\r\n")
+					}
+					return fakeredis.Run()
+				})
+				wantErr(t, "Unlock()", inner.Unlock(t.Context()), lock.ErrUncertain)
+				further := mustHave(t, of(c), owner)
+				w.srv.Intercept(nil)
+				w.srv.Do(late...)
+				last := mustHave(t, of(c), owner)
+				for _, l := range []*lock.Lease{last, further, outer} {
+					if err := l.Check(t.Context()); err != nil {
+						t.Errorf("another hold: %v", err)
+					}
+					mustUnlock(t, l)
+				}
+				w.sleep(latchLife)
+				w.free()
+			})
+		})
+	}
+}
+
 // A late release is held up, and the release is given up for lack of a right. The Owner takes no further hold before the late release can
 // arrive no more: it would leave as many holds as there were.
 func TestHeldUpLateRelease(t *testing.T) {
