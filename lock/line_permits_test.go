@@ -10,10 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/lock"
-	"github.com/lockwire/lockwire/pubsub"
 )
 
 const semLine, semChannel = "lockwire_line:{sem}", "redisson_sc:{sem}"
@@ -322,14 +320,9 @@ func TestCalledWaiterForPermitsLeaves(t *testing.T) {
 // A client of Redisson wakes as many of its callers as a message says. So a release within a turn of such clients is told, too.
 func TestPermitsGivenBackInAVisitAreTold(t *testing.T) {
 	withPermits(t, 3, func(t *testing.T, w *world, k counted) {
-		c, pool := w.client(lock.Config{}), w.pool(conn.Config{})
-		defer pool.Close()
-		sub := pubsub.New(pool, pubsub.Config{})
-		defer sub.Close()
-		events, err := sub.Subscribe(t.Context(), semChannel)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := w.client(lock.Config{})
+		events, leave := w.hear(t, semChannel)
+		defer leave()
 		gives := []func(){k.mustTake(t, c, 1), k.mustTake(t, c, 1), k.mustTake(t, c, 1)}
 		for i, give := range gives {
 			give()

@@ -183,18 +183,24 @@ func TestHungProcessBesideVisitors(t *testing.T) {
 	})
 }
 
-// visits subscribes to a channel of Redisson's. told returns the messages since its last call.
-func (w *world) visits(t *testing.T, channel string) (told func() string, leave func()) {
+// hear subscribes to channels over a connection of its own, until leave.
+func (w *world) hear(t *testing.T, channels ...string) (events *pubsub.Subscription, leave func()) {
+	t.Helper()
 	pool := w.pool(conn.Config{})
 	sub := pubsub.New(pool, pubsub.Config{})
-	leave = func() {
-		sub.Close()
-		pool.Close()
-	}
-	events, err := sub.Subscribe(t.Context(), channel)
+	events, err := sub.Subscribe(t.Context(), channels...)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return events, func() {
+		_ = sub.Close()
+		_ = pool.Close()
+	}
+}
+
+// visits subscribes to a channel of Redisson's. told returns the messages since its last call.
+func (w *world) visits(t *testing.T, channel string) (told func() string, leave func()) {
+	events, leave := w.hear(t, channel)
 	told = func() string {
 		list := []string{}
 		for len(events.Events()) > 0 {
@@ -307,14 +313,8 @@ func TestLeavingEndsNoTurnOfVisitors(t *testing.T) {
 	for name, of := range map[string]lockOf{"reentrant": toLock, "write": toWrite} {
 		t.Run(name, func(t *testing.T) {
 			inVirtualTime(t, func(t *testing.T, w *world) {
-				pool := w.pool(conn.Config{})
-				defer pool.Close()
-				sub := pubsub.New(pool, pubsub.Config{})
-				defer sub.Close()
-				events, err := sub.Subscribe(t.Context(), jobChannel, jobReadWrite)
-				if err != nil {
-					t.Fatal(err)
-				}
+				events, leave := w.hear(t, jobChannel, jobReadWrite)
+				defer leave()
 				first := <-of.waits(t, t.Context(), w.client(lock.Config{}))
 				second := of.waits(t, t.Context(), w.client(lock.Config{}))
 				w.sleep(time.Second)
@@ -358,13 +358,8 @@ func TestListenerThatNeverAsks(t *testing.T) {
 	for _, processes := range []int{2, 3} {
 		inVirtualTime(t, func(t *testing.T, w *world) {
 			alone := w.takeTurns(t, processes, time.Second, time.Millisecond, 0)
-			pool := w.pool(conn.Config{})
-			defer pool.Close()
-			sub := pubsub.New(pool, pubsub.Config{})
-			defer sub.Close()
-			if _, err := sub.Subscribe(t.Context(), jobChannel); err != nil {
-				t.Fatal(err)
-			}
+			_, leave := w.hear(t, jobChannel)
+			defer leave()
 			beside := w.takeTurns(t, processes, time.Second, time.Millisecond, 0)
 			for i, n := range beside {
 				if 3*n < alone[i] {
@@ -439,13 +434,9 @@ func (w *world) takeTurns(t *testing.T, processes int, length, hold, back time.D
 func TestBusyVisitorThatLeaves(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		w.srv.Latency(100 * time.Microsecond)
-		c, pool := w.client(lock.Config{}), w.pool(conn.Config{})
-		defer pool.Close()
-		sub := pubsub.New(pool, pubsub.Config{})
-		defer sub.Close()
-		if _, err := sub.Subscribe(t.Context(), jobChannel); err != nil {
-			t.Fatal(err)
-		}
+		c := w.client(lock.Config{})
+		_, leave := w.hear(t, jobChannel)
+		defer leave()
 		mustUnlock(t, mustLock(t, c, "job")) // visitors have their turn
 		begin := time.Now()
 		got := asyncLock(t, t.Context(), c)

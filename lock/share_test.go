@@ -11,10 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/lock"
-	"github.com/lockwire/lockwire/pubsub"
 )
 
 // A client that knows Redisson's channel only, and asks 2 ms after each message, gets at least half of its equal share beside
@@ -49,14 +47,8 @@ func TestSlowPeerHasItsShare(t *testing.T) {
 						wg.Go(func() { w.holdAgain(t, c, test.hold, end, &mu, &ours) })
 					}
 				}
-				pool := w.pool(conn.Config{})
-				defer pool.Close()
-				sub := pubsub.New(pool, pubsub.Config{})
-				defer sub.Close()
-				events, err := sub.Subscribe(t.Context(), jobChannel)
-				if err != nil {
-					t.Fatal(err)
-				}
+				events, leave := w.hear(t, jobChannel)
+				defer leave()
 				peer := newRedisson(w)
 				for time.Now().Before(end) {
 					w.sleep(300 * time.Microsecond) // a round trip, and what it does in between
@@ -322,14 +314,8 @@ func slowPeerOfPermits(t *testing.T, w *world, k counted, processes, callers, pe
 			})
 		}
 	}
-	pool := w.pool(conn.Config{})
-	defer pool.Close()
-	sub := pubsub.New(pool, pubsub.Config{})
-	defer sub.Close()
-	events, err := sub.Subscribe(t.Context(), semChannel)
-	if err != nil {
-		t.Fatal(err)
-	}
+	events, leave := w.hear(t, semChannel)
+	defer leave()
 	for time.Now().Before(end) {
 		w.sleep(300 * time.Microsecond) // a round trip, and what it does in between
 		for w.srv.Do("DECRBY", "sem", "1").(int64) < 0 {
@@ -387,14 +373,8 @@ func slowWriter(t *testing.T, w *world, processes, callers, readers int, hold ti
 			})
 		}
 	}
-	pool := w.pool(conn.Config{})
-	defer pool.Close()
-	sub := pubsub.New(pool, pubsub.Config{})
-	defer sub.Close()
-	events, err := sub.Subscribe(t.Context(), jobReadWrite)
-	if err != nil {
-		t.Fatal(err)
-	}
+	events, leave := w.hear(t, jobReadWrite)
+	defer leave()
 	for time.Now().Before(end) {
 		w.sleep(300 * time.Microsecond) // a round trip, and what it does in between
 		for w.srv.Do("HSETNX", "job", "mode", "write") == int64(0) {
@@ -426,12 +406,7 @@ type slowPeer struct {
 }
 
 func newSlowPeer(t *testing.T, w *world, late time.Duration) *slowPeer {
-	pool := w.pool(conn.Config{})
-	sub := pubsub.New(pool, pubsub.Config{})
-	events, err := sub.Subscribe(t.Context(), jobChannel)
-	if err != nil {
-		t.Fatal(err)
-	}
+	events, leave := w.hear(t, jobChannel)
 	p := &slowPeer{redisson: newRedisson(w), woken: make(chan struct{}, 100)}
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -444,8 +419,7 @@ func newSlowPeer(t *testing.T, w *world, late time.Duration) *slowPeer {
 		}
 	})
 	p.close = func() {
-		_ = sub.Close()
-		_ = pool.Close()
+		leave()
 		wg.Wait()
 	}
 	return p
