@@ -143,7 +143,7 @@ func (l *Lease) release(ctx context.Context) error {
 		if outcome, err = l.answered(v); err != nil {
 			l.noteUnsure(sent, false)
 		}
-	case remote.Hopeless(err):
+	case remote.Hopeless(err) && (turn == nil || !l.repeated):
 		outcome, err = l.client.refused(l.target.name, err), nil
 	}
 	if err != nil {

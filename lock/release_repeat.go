@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"time"
 
 	"github.com/lockwire/lockwire/lock/internal/cleanup"
 	"github.com/lockwire/lockwire/lock/internal/clock"
@@ -15,11 +14,10 @@ import (
 // repeat leaves the release to the background. The job takes over the turn of the Owner, if the caller has it.
 func (l *Lease) repeat(turn *ownedLock, cause error) error {
 	l.warn("release not confirmed, and repeated in the background", "error", cause)
-	until := l.serverEnd()
-	if turn != nil && l.repeated && !errors.Is(cause, errDoubted) { // while a request may arrive, the Owner takes no further hold
-		until = clock.Later(until, time.Now().Add(remote.Arrival))
+	l.repeats = cleanup.NewJob(&repeat{lease: l}, l.serverEnd(), turn != nil)
+	if l.repeated && !errors.Is(cause, errDoubted) { // while a request may arrive, the Owner takes no further hold
+		l.repeats.Doubt()
 	}
-	l.repeats = cleanup.NewJob(&repeat{lease: l}, until, turn != nil)
 	if !l.client.cleanup.Add(l.repeats) {
 		l.repeats = nil
 		l.client.table.forget(l)

@@ -271,6 +271,42 @@ func TestHeldUpReleaseGivenUp(t *testing.T) {
 	}
 }
 
+// The release of an Owner is held up, and somebody overwrites the lock by hand and deletes it. The Owner takes no further hold before the
+// release can arrive no more: it would release that one.
+func TestHeldUpReleaseOfAnOverwrittenLock(t *testing.T) {
+	for kind, of := range releases {
+		if kind == "plain" {
+			continue // a string, as the key then
+		}
+		t.Run(kind, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				c := w.client(lock.Config{})
+				owner := lock.As(c.NewOwner())
+				first := mustHave(t, of(c), owner)
+				var late []string
+				w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+					switch {
+					case late == nil && isScriptOf(kind, cmd, "release"):
+						late = slices.Clone(cmd.Args)
+						return fakeredis.Close()
+					case isScriptOf(kind, cmd, "release"), isScriptOf(kind, cmd, "undo"):
+						return fakeredis.Reply("-WRONGTYPE Operation against a key holding the wrong kind of value\r\n")
+					}
+					return fakeredis.Run()
+				})
+				wantErr(t, "Unlock()", first.Unlock(t.Context()), lock.ErrUncertain)
+				w.srv.Do("DEL", first.Name())
+				w.srv.Intercept(nil)
+				next := mustHave(t, of(c), owner)
+				w.srv.Do(late...)
+				mustBeHeld(t, next)
+				w.sleep(latchLife)
+				w.free()
+			})
+		})
+	}
+}
+
 // mustBeHeld releases a hold beside a release, which the server must still have.
 func mustBeHeld(t *testing.T, l *lock.Lease) {
 	t.Helper()

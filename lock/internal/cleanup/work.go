@@ -1,9 +1,11 @@
 package cleanup
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
+	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/resp"
@@ -90,6 +92,9 @@ func NewJob(w Work, until time.Time, turn bool) *Job {
 	return &Job{work: w, until: until, turn: turn, done: make(chan struct{})}
 }
 
+// Doubt notes, before Add, that a request sent by the caller may still take effect.
+func (j *Job) Doubt() { j.mayCome = time.Now().Add(remote.Arrival) }
+
 // Done returns a channel that is closed at the end of the job.
 func (j *Job) Done() <-chan struct{} { return j.done }
 
@@ -144,7 +149,7 @@ func (u *Cleanup) failed(j *Job, err error, at time.Time) {
 	switch {
 	case part && j.work.Rank() == Change: // a repeat would change what has been changed
 		j.finish(u.cfg.Refused(err))
-	case remote.Hopeless(err):
+	case remote.Hopeless(err) && (!j.turn || at.After(j.mayCome) || errors.Is(err, conn.ErrClosed)):
 		j.finish(u.cfg.Refused(err))
 	case at.After(j.until) && (!j.turn || netfail.Denied(err) && at.After(j.mayCome)):
 		j.finish(fmt.Errorf("%w: %w", u.cfg.Uncertain, err))
