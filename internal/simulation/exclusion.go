@@ -26,6 +26,9 @@ var (
 	formerMaster = &exclusion{"former master", "DESIGN.md", "A former master cut off from the sentinels says",
 		"A former master cut off from the sentinels says master, too, and so do sentinels on its side of the cut. An answer with an " +
 			"older epoch is used only when nothing else leads to a master. There a lock is not to be found that the new master has."}
+	outdatedSentinel = &exclusion{"outdated sentinel", "RELIABILITY.md", "a sentinel that stood still through a failover",
+		"A sentinel that stood still through a failover may make the new master a replica of the former one: it reads what the servers said " +
+			"before it notices the time. The new master's data are replaced."}
 	unacknowledged = &exclusion{"not acknowledged", "RELIABILITY.md", "a failover loses what no replica has acknowledged",
 		"A failover loses what no replica has acknowledged. Nobody acknowledges changes of a Semaphore or a CountDownLatch, nor the rest of AtLeast."}
 )
@@ -35,4 +38,4 @@ var slotOpen = &exclusion{"slot open", "RELIABILITY.md", "a failover while a slo
 		"A node that was not reached when a slot moved may talk a restarted node out of it, which then deletes its keys."}
 
 // exclusions are all exclusions.
-var exclusions = []*exclusion{forced, deleted, dataLost, clockJumped, away, formerMaster, unacknowledged, slotOpen}
+var exclusions = []*exclusion{forced, deleted, dataLost, clockJumped, away, formerMaster, outdatedSentinel, unacknowledged, slotOpen}

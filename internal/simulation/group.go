@@ -280,6 +280,9 @@ func (g *group) look() {
 	}
 	now := g.index()
 	m := g.servers[now].Replication()
+	if m.Master != "" {
+		g.disowned(outdatedSentinel)
+	}
 	excluded := map[string]bool{}
 	for _, addr := range m.Syncing {
 		excluded[addr] = true
@@ -287,7 +290,7 @@ func (g *group) look() {
 	for _, s := range g.sentinels {
 		unfit := s.Unfit()
 		if addr, _ := s.Configured(); addr != g.addrs[now] && slices.Contains(unfit, g.addrs[now]) {
-			g.disowned()
+			g.disowned(away)
 		}
 		for _, addr := range unfit {
 			excluded[addr] = true
@@ -309,10 +312,10 @@ func (g *group) look() {
 	}
 }
 
-// disowned notes that the master is a replica, down to a sentinel that has not heard of the failover: after its return the
-// replica may miss grants made meanwhile by the servers left.
-func (g *group) disowned() {
+// disowned notes that the master is a replica to a sentinel that has not heard of the failover. If the replica is down to the sentinel, it
+// may miss grants made meanwhile by the servers left; if the sentinel has made it a replica, it loses its data.
+func (g *group) disowned(why *exclusion) {
 	for _, o := range g.world.objects {
-		o.lostBefore(away, time.Now().Add(witnessAge))
+		o.lostBefore(why, time.Now().Add(witnessAge))
 	}
 }
