@@ -16,34 +16,34 @@ import (
 // errUnanswered is the failure of a request that stands in line because of requests before it.
 var errUnanswered = errors.New("earlier requests for the lock have no answer")
 
-// crowded reports whether r has to stand in line: somebody in this process has the lock or waits for it, or has left without an
+// mustWait reports whether r has to stand in line: somebody in this process has the lock or waits for it, or has left without an
 // answer. Without the last rule, callers whose deadlines are short for a busy server would all ask it at once, again and again, and
 // keep it so busy that none of them has an answer in time. An owner that already has the lock does not stand in line. before is the watch
 // of a line without waiters.
-func (r *request) crowded() (before sighting, crowded bool) {
+func (r *request) mustWait() (before watchMark, crowded bool) {
 	c := r.client
 	k := r.target.kind
 	if k.queued {
-		return sighting{}, false
+		return watchMark{}, false
 	}
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
-	line, holders := c.table.entries[r.target.key()], c.table.entries[r.target.hold()]
+	line, holders := c.table.entries[r.target.awaitedAs()], c.table.entries[r.target.heldAs()]
 	if r.state != nil && (holders.heldBy(r.state) || k.twin != nil && c.table.entries[entryKey{k.twin, r.target.name}].heldBy(r.state)) {
-		return sighting{}, false
+		return watchMark{}, false
 	}
 	awaited, held := line != nil && line.first != nil, holders != nil && holders.leases != nil
-	if taken := held && r.target.excludes(); awaited || taken {
+	if taken := held && r.target.exclusive(); awaited || taken {
 		if taken {
-			r.why.noteRefusal()
+			r.why.refuse()
 		} else {
-			r.why.learn(line)
+			r.why.learnFrom(line)
 		}
-		return sighting{}, true
+		return watchMark{}, true
 	}
 	if line != nil && line.unanswered > 0 {
 		r.why.failure = errUnanswered
-		return sighting{}, true
+		return watchMark{}, true
 	}
 	if line != nil && line.parked != nil {
 		before.watch = line.parked
@@ -58,13 +58,13 @@ func (r *request) crowded() (before sighting, crowded bool) {
 func (r *request) attempt(ctx context.Context) (granted bool, left time.Duration, err error) {
 	c := r.client
 	if r.target.kind.Undo != nil {
-		if !c.calls.Enter(r.permits) {
+		if !c.acquires.Enter(r.permits) {
 			return false, 0, ErrClosed
 		}
-		defer c.calls.Leave(r.permits)
+		defer c.acquires.Leave(r.permits)
 	}
 	if ctx.Done() == nil {
-		ctx = c.living(ctx)
+		ctx = c.untilCloseOnly(ctx)
 	}
 	for late := 1; ; {
 		granted, left, err = r.ask(ctx)
@@ -96,12 +96,12 @@ func (r *request) ask(ctx context.Context) (granted bool, left time.Duration, er
 		return false, 0, err
 	}
 	at := r.position()
-	v, start, err := r.send(ctx, r.through(ack), at)
+	v, start, err := r.send(ctx, r.doer(ack), at)
 	r.asked = r.asked || !errors.Is(err, conn.ErrNotSent) && !remote.Denied(err)
 	if err != nil {
 		r.notePlace(at, start, false, err)
 		r.unanswered(ctx, start, err)
-		return false, 0, c.refused(r.target.name, err)
+		return false, 0, c.failed(r.target.name, err)
 	}
 	if c.clocks.Late(r.target.name, v) {
 		return false, 0, remote.ErrLate
@@ -124,18 +124,18 @@ func (r *request) ask(ctx context.Context) (granted bool, left time.Duration, er
 	if g.refused = r.acknowledged(ctx, ack); g.refused != nil {
 		r.why.answer = g.refused
 	}
-	err = r.granted(g)
+	err = r.accept(g)
 	return err == nil, 0, err
 }
 
-// through returns the Doer that sends the acquire. ack may be nil.
-func (r *request) through(ack *remote.Acked) conn.Doer {
+// doer returns the Doer that sends the acquire. ack may be nil.
+func (r *request) doer(ack *remote.Acked) conn.Doer {
 	server := conn.Doer(r.client.server)
 	if ack != nil {
 		server = ack
 	}
-	if r.via != nil {
-		server = r.via(server)
+	if r.wrapDoer != nil {
+		server = r.wrapDoer(server)
 	}
 	return server
 }
@@ -151,7 +151,7 @@ func (r *request) unanswered(ctx context.Context, start clock.Instant, err error
 	case answered: // a part of the script has run
 		r.undo(start, false)
 	case k.unowned && r.waits && ctx.Err() == nil && !c.isClosed():
-		r.doubt()
+		r.markUnsure()
 	default:
 		if ctx.Err() != nil && k.queued { // otherwise withdraw would send another undo
 			r.leaveQueue()
@@ -166,8 +166,8 @@ func (r *request) unanswered(ctx context.Context, start clock.Instant, err error
 func (r *request) send(ctx context.Context, server conn.Doer, s position) (v resp.Value, start clock.Instant, err error) {
 	c, k := r.client, r.target.kind
 	start = c.now()
-	last := c.clocks.Last(r.target.name)
-	r.last = max(r.last, last)
+	last := c.clocks.LastMoment(r.target.name)
+	r.lastMoment = max(r.lastMoment, last)
 	if k.args == nil && c.remote.Spread == nil { // a shortcut without heap allocations
 		keys := r.keys(make([]string, 0, maxKeys))
 		args := []any{r.lease.Milliseconds(), r.owner, last, s.place, s.stand}
@@ -192,8 +192,8 @@ func (r *request) send(ctx context.Context, server conn.Doer, s position) (v res
 		args = append(args, c.channels.ListenersKnown(k.silent), c.channels.Publishing(k.silent))
 	}
 	answered := start // a request refused by the nodes of a migrating slot has had no effect
-	v, err = c.scripts.Run(ctx, server, &remote.Call{Script: k.Acquire, Lock: r.target.remote(), Keys: r.keys(nil), Once: r.waits,
-		MayCome: r.turn.lastArrival(), Args: args, Leaves: k.joins, Again: func() { answered = c.now() }})
+	v, err = c.scripts.Run(ctx, server, &remote.Call{Script: k.Acquire, Lock: r.target.remote(), Keys: r.keys(nil), NoRetry: r.waits,
+		MayRunUntil: r.turn.mayRun(), Args: args, OnSource: k.reentersOnSource, BeforeRetry: func() { answered = c.now() }})
 	return v, answered, err
 }
 
@@ -221,8 +221,8 @@ func (r *request) acknowledged(ctx context.Context, ack *remote.Acked) error {
 	return notReplicated(err, r.client.log)
 }
 
-// granted makes a lease of g, unless g is refused here, the lease has already ended, or the client is closed. Otherwise g is undone.
-func (r *request) granted(g grant) error {
+// accept makes a lease of g, unless g is refused here, the lease has already ended, or the client is closed. Otherwise g is undone.
+func (r *request) accept(g grant) error {
 	c := r.client
 	switch {
 	case r.target.kind.unowned && g.refused != nil:
@@ -230,25 +230,25 @@ func (r *request) granted(g grant) error {
 		return g.refused
 	case r.target.kind.unowned:
 		if r.latch != "" {
-			c.cleanup.SettleLatch(r.target.name, r.latch, r.unsure, r.last)
-			r.endDoubt()
+			c.cleanup.SettleLatch(r.target.name, r.latch, r.unsure, r.lastMoment)
+			r.endUnsure()
 		}
 		r.shareGrant()
 		return nil
 	}
-	l, k, own := newLease(r, g), r.target.stored(), r.turn
+	l, k, own := newLease(r, g), r.target.storedKind(), r.turn
 	if r.target.values != "" { // the leases of a group are their own record
 		own = nil
 	}
-	holds := own.with(k, g.count, g.token)
+	holds := own.tallyWith(k, g.count, g.token)
 	l.period = holds.period
-	l.since = c.now()
+	l.grantedAt = c.now()
 	refused := g.refused
 	switch {
 	case refused != nil:
-	case g.start.Elapsed(l.since) >= validity(l.term):
-		r.why.noteRefusal()
-		refused = r.target.grantedLate(c)
+	case g.start.Elapsed(l.grantedAt) >= validity(l.term):
+		r.why.refuse()
+		refused = r.target.expiredGrant(c)
 	case !c.table.register(l):
 		refused = ErrClosed
 	}
@@ -256,7 +256,7 @@ func (r *request) granted(g grant) error {
 		other.revoke(Forced, nil)
 	}
 	if refused != nil {
-		own.refuse(k, holds)
+		own.recordUndone(k, holds)
 		r.undo(g.start, false)
 		return refused
 	}
@@ -279,7 +279,7 @@ func (r *request) parseGrant(v resp.Value) (g grant, left time.Duration, err err
 	}
 	g.values = r.target.values
 	g.count, g.token, left, err = parseAcquire(v, r.state != nil)
-	if errors.Is(err, ErrUpgrade) && r.turn.tally(r.target.reads()).count == 0 { // a former master has confirmed the release
+	if errors.Is(err, ErrUpgrade) && r.turn.tally(r.target.readKind()).count == 0 { // a former master has confirmed the release
 		return g, r.client.pace.PollMax, nil
 	}
 	return g, left, err
@@ -291,9 +291,9 @@ func (r *request) lostBefore(l *Lease, g grant) []*Lease {
 	case r.state == nil || r.target.values != "" && g.values == "":
 		return nil
 	case r.target.values != "":
-		return r.client.table.besides(&target{kind: l.target.kind, name: l.target.name, values: g.values}, r.state, l)
+		return r.client.table.otherLeases(&target{kind: l.target.kind, name: l.target.name, values: g.values}, r.state, l)
 	}
-	lost := slices.DeleteFunc(r.client.table.besides(l.target, r.state, l), func(other *Lease) bool { return other.period == l.period })
+	lost := slices.DeleteFunc(r.client.table.otherLeases(l.target, r.state, l), func(other *Lease) bool { return other.period == l.period })
 	if g.count == 1 && r.target.kind.Suffix != "" { // no reader had the lock
 		lost = append(lost, r.twins()...)
 	}
@@ -306,7 +306,7 @@ func (r *request) twins() []*Lease {
 	if twin == nil {
 		return nil
 	}
-	return r.client.table.besides(&target{kind: twin, name: r.target.name}, r.state, nil)
+	return r.client.table.otherLeases(&target{kind: twin, name: r.target.name}, r.state, nil)
 }
 
 // loseHolds ends the leases of r's Owner after a refusal: an Owner who had the lock would have got a further hold. Each value of a group
@@ -315,18 +315,18 @@ func (r *request) loseHolds() {
 	if r.state == nil || r.target.values != "" {
 		return
 	}
-	for _, lost := range append(r.client.table.besides(r.target, r.state, nil), r.twins()...) {
+	for _, lost := range append(r.client.table.otherLeases(r.target, r.state, nil), r.twins()...) {
 		lost.revoke(Forced, nil)
 	}
 }
 
-// doubt handles an attempt without a reply, for a kind without owners. The next attempt uses the same latch, and
+// markUnsure handles an attempt without a reply, for a kind without owners. The next attempt uses the same latch, and
 // takes nothing if the first attempt succeeded, so a process that dies never holds more than it requested.
-func (r *request) doubt() {
+func (r *request) markUnsure() {
 	c := r.client
 	if !r.unsure && r.target.kind.Undo != nil {
 		r.unsure = true
-		c.calls.Stay(r.permits)
+		c.acquires.Stay(r.permits)
 	}
 }
 

@@ -25,16 +25,16 @@ import (
 // once. Close the Client before its server.
 type Client struct {
 	// Constant.
-	server  Server
-	cfg     Config
-	id      string                          // the first half of each owner
-	visitor any                             // the place of an acquire that does not wait: in no line
-	reader  string                          // the id of the waiting readers of read-write locks
-	writer  string                          // the id of waiting writers that go in front of all readers
-	pace    looks.Pace                      // of all waiters
-	boot    func(t time.Time) time.Duration // the clock that includes sleep, at the recent time t
-	calm    func()                          // unregisters the watchdog from loss reports
-	unname  func()                          // removes the client's title from the names of connections
+	server          Server
+	cfg             Config
+	id              string                          // the first half of each owner
+	tryPlace        any                             // the place of an acquire that does not wait: in no line
+	readerID        string                          // the id of the waiting readers of read-write locks
+	writerID        string                          // the id of waiting writers that go in front of all readers
+	pace            looks.Pace                      // of all waiters
+	boot            func(t time.Time) time.Duration // the clock that includes sleep, at the recent time t
+	stopLossReports func()                          // unregisters the watchdog from loss reports
+	removeTitle     func()                          // removes the client's title from the names of connections
 
 	// The server, and what is known of it. Each value guards itself.
 	nature   nature
@@ -63,17 +63,17 @@ type Client struct {
 	}
 
 	// The life of the client; see close.
-	done     chan struct{}   // closed by Close
-	life     context.Context // for background work and waiters; ended by Close
-	end      context.CancelFunc
-	over     chan struct{}      // closed at the end of Close
-	closeErr error              // the result of Close; set before over is closed
-	hasten   context.CancelFunc // ends the time of Close; nil until closed; guarded by table.mu
-	calls    bounds.Calls       // attempts to acquire that are under way
-	changes  bounds.Calls       // changes that are under way
-	timers   sync.WaitGroup     // armed deadline timers of leases
-	queued   sync.WaitGroup     // callers that may be in a queue on the server; entered under table.mu unless closed
-	tasks    sync.WaitGroup     // goroutines that acquire or release the parts of a lease; their releases have a bounds.TaskContext
+	done       chan struct{}   // closed by Close
+	life       context.Context // for background work and waiters; ended by Close
+	endLife    context.CancelFunc
+	closeDone  chan struct{}      // closed at the end of Close
+	closeErr   error              // the result of Close; set before over is closed
+	hurryClose context.CancelFunc // ends the time of Close; nil until closed; guarded by table.mu
+	acquires   bounds.Calls       // attempts to acquire that are under way
+	changes    bounds.Calls       // changes that are under way
+	timers     sync.WaitGroup     // armed deadline timers of leases
+	waiters    sync.WaitGroup     // callers that may be in a queue on the server; entered under table.mu unless closed
+	tasks      sync.WaitGroup     // goroutines that acquire or release the parts of a lease; their releases have a bounds.TaskContext
 }
 
 // ID returns the client's identity in the names of its owners: a random UUID, as for Redisson's clients.
@@ -119,15 +119,15 @@ func (c *Client) background(fn func()) bool {
 // untilClose returns a context that ends with ctx or with the client.
 func (c *Client) untilClose(ctx context.Context) (context.Context, context.CancelFunc) {
 	if ctx.Done() == nil {
-		return c.living(ctx), func() {}
+		return c.untilCloseOnly(ctx), func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(c.life, cancel)
 	return ctx, func() { stop(); cancel() }
 }
 
-// living returns a context that ends with the client alone and has the values of ctx, such as the span of the caller.
-func (c *Client) living(ctx context.Context) context.Context {
+// untilCloseOnly returns a context that ends with the client alone and has the values of ctx, such as the span of the caller.
+func (c *Client) untilCloseOnly(ctx context.Context) context.Context {
 	if ctx == context.Background() {
 		return c.life
 	}

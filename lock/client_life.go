@@ -34,32 +34,32 @@ func New(server Server, cfg Config) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{
-		server: server,
-		nature: nature,
-		cfg:    cfg,
-		id:     newUUID(),
-		pace:   defaultPace,
-		boot:   clock.NewBoot().At,
-		events: pubsub.New(nature.dialer(server), pubsub.Config{Logger: cfg.Logger}),
-		done:   make(chan struct{}),
-		over:   make(chan struct{}),
-		table:  table{entries: make(map[entryKey]*entry)},
+		server:    server,
+		nature:    nature,
+		cfg:       cfg,
+		id:        newUUID(),
+		pace:      defaultPace,
+		boot:      clock.NewBoot().At,
+		events:    pubsub.New(nature.dialer(server), pubsub.Config{Logger: cfg.Logger}),
+		done:      make(chan struct{}),
+		closeDone: make(chan struct{}),
+		table:     table{entries: make(map[entryKey]*entry)},
 	}
 	if s, ok := nature.inner.(interface{ Machine() *machine.Machine }); ok { // package locktest
 		c.boot = s.Machine().Clock()
 	}
-	c.know()
-	c.life, c.end = context.WithCancel(context.Background())
+	c.initRemote()
+	c.life, c.endLife = context.WithCancel(context.Background())
 	c.bounds = bounds.New()
-	c.visitor = c.id + ":0"
-	c.reader, c.writer = c.id+":r", c.id+":w"
+	c.tryPlace = c.id + ":0"
+	c.readerID, c.writerID = c.id+":r", c.id+":w"
 	c.watchdog = renewals{c}.watchdog(renewals{c}.listenForced)
 	c.cleanup = c.newCleanup()
-	c.calm = onLoss(server, func() {
+	c.stopLossReports = onLoss(server, func() {
 		c.watchdog.Raise()
 		c.cleanup.Lost()
 	})
-	c.unname = introduce(server, cfg.Name+":"+c.id)
+	c.removeTitle = introduce(server, cfg.Name+":"+c.id)
 	return c, nil
 }
 
@@ -72,8 +72,8 @@ func newUUID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])
 }
 
-// know makes the records of what the client knows of its server.
-func (c *Client) know() {
+// initRemote makes the records of what the client knows of its server.
+func (c *Client) initRemote() {
 	c.log = &logs.Log{Logger: c.cfg.Logger, Show: c.cfg.ShowName}
 	s := c.nature.remote(c.server, c.log)
 	c.remote = s
@@ -115,19 +115,19 @@ func (c *Client) CloseContext(ctx context.Context) error {
 	first := !c.table.closed
 	if first {
 		c.table.closed = true
-		ctx, c.hasten = context.WithCancel(ctx)
+		ctx, c.hurryClose = context.WithCancel(ctx)
 	}
 	c.table.mu.Unlock()
 	if first {
 		c.closeErr = c.close(ctx)
-		c.hasten()
-		close(c.over)
+		c.hurryClose()
+		close(c.closeDone)
 	}
 	select {
-	case <-c.over:
+	case <-c.closeDone:
 	case <-ctx.Done():
-		c.hasten()
-		<-c.over
+		c.hurryClose()
+		<-c.closeDone
 	}
 	return errors.Join(c.closeErr, c.events.Close())
 }
@@ -140,14 +140,14 @@ func (c *Client) close(ctx context.Context) error {
 	for _, l := range held { // before requests end with the client: their callers then find the loss
 		l.lose(ClientClosed, nil)
 	}
-	c.end()
+	c.endLife()
 	stop := c.bounds.HurryTasks(ctx)
 	defer stop()
-	c.calm()
-	c.unname()
+	c.stopLossReports()
+	c.removeTitle()
 	c.watchdog.Close()
-	c.queued.Wait()
-	acquires, asked := c.calls.Close(ctx)
+	c.waiters.Wait()
+	acquires, asked := c.acquires.Close(ctx)
 	changes, returned := c.changes.Close(ctx)
 	c.tasks.Wait() // before cleanup ends: the tasks leave releases to it
 	abandoned := c.cleanup.Close(ctx)

@@ -202,4 +202,4 @@ func (c Config) validate() error {
 }
 
 // limits returns the limits of leases without options.
-func (c *Config) limits() limits { return limits{most: c.AtMost, stop: c.StopBefore} }
+func (c *Config) limits() limits { return limits{atMost: c.AtMost, stopBefore: c.StopBefore} }

@@ -217,9 +217,9 @@ func serverError(err error) error {
 	return fmt.Errorf("lock: %w", err)
 }
 
-// passing reports whether err is temporary and says nothing about the lock: the server could not be reached, or is
+// temporary reports whether err is temporary and says nothing about the lock: the server could not be reached, or is
 // not ready.
-func passing(err error) bool {
+func temporary(err error) bool {
 	if errors.Is(err, conn.ErrClosed) {
 		return false
 	}
@@ -230,7 +230,7 @@ func passing(err error) bool {
 	if !answered {
 		return errors.Is(err, conn.ErrNotSent) && !errors.Is(err, conn.ErrRefused) && netfail.Dial(err) != netfail.Final
 	}
-	return remote.Passing(reply)
+	return remote.NotReady(reply)
 }
 
 // roughly rounds a duration for a reader.

@@ -137,7 +137,7 @@ func (w *watcher) checkServers(ctx context.Context) error {
 		return err
 	}
 	_, err := w.askAgain(ctx)
-	return w.unless(ctx, err)
+	return w.fatalOrMiss(ctx, err)
 }
 
 // step yields what has happened. An error is final.
@@ -158,12 +158,12 @@ func (w *watcher) step(ctx context.Context) error {
 		case n.scan:
 			err = w.scan(ctx)
 		case len(n.notes) > 0:
-			err = w.look(ctx, n.notes)
+			err = w.lookAtChanged(ctx, n.notes)
 		default:
 			return nil
 		}
 		if err != nil { // unless it is final, all begins again at the next tick
-			return w.unless(ctx, err)
+			return w.fatalOrMiss(ctx, err)
 		}
 	}
 }
@@ -173,7 +173,7 @@ func (w *watcher) fatal(ctx context.Context, err error) bool {
 	if errors.Is(err, errStopped) || ctx.Err() != nil || w.client.isClosed() || errors.Is(err, conn.ErrClosed) || remote.Final(err) {
 		return true
 	}
-	return errors.Is(err, conn.ErrNotSent) && !passing(err) // no later dial would succeed either
+	return errors.Is(err, conn.ErrNotSent) && !temporary(err) // no later dial would succeed either
 }
 
 // scan compares what the watcher knows with all locks on the servers.
@@ -192,7 +192,7 @@ func (w *watcher) scan(ctx context.Context) error {
 	names := slices.AppendSeq(slices.Collect(maps.Keys(w.known)), maps.Keys(found))
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
-		if err := w.tell(&note{name: name, last: at}, found[name]); err != nil {
+		if err := w.yieldEvents(&note{name: name, last: at}, found[name]); err != nil {
 			return err
 		}
 	}
@@ -203,8 +203,8 @@ func (w *watcher) scan(ctx context.Context) error {
 	return nil
 }
 
-// look asks for the owners of the locks with news.
-func (w *watcher) look(ctx context.Context, notes []*note) error {
+// lookAtChanged asks for the owners of the locks with news.
+func (w *watcher) lookAtChanged(ctx context.Context, notes []*note) error {
 	names := make([]string, len(notes))
 	for i, n := range notes {
 		names[i] = n.name
@@ -218,15 +218,15 @@ func (w *watcher) look(ctx context.Context, notes []*note) error {
 		found[l.Name] = &l
 	}
 	for _, n := range notes {
-		if err := w.tell(n, found[n.name]); err != nil {
+		if err := w.yieldEvents(n, found[n.name]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// tell yields the events of a lock, whose state is now l, nil if it is free.
-func (w *watcher) tell(n *note, l *Listed) error {
+// yieldEvents yields the events of a lock, whose state is now l, nil if it is free.
+func (w *watcher) yieldEvents(n *note, l *Listed) error {
 	before, after := w.known[n.name], ownersOf(l)
 	if w.known[n.name] = after; len(after.owners) == 0 && after.former == "" {
 		delete(w.known, n.name)

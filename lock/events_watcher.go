@@ -126,20 +126,22 @@ func (w *watcher) close() {
 	w.join.Wait()
 }
 
-// to is the Dialer for one server of several.
-type to struct {
+// toServer is the Dialer for one server of several.
+type toServer struct {
 	spread Spread
 	addr   string
 }
 
-func (t to) Stream(ctx context.Context) (*conn.Stream, error) { return t.spread.StreamTo(ctx, t.addr) }
+func (t toServer) Stream(ctx context.Context) (*conn.Stream, error) {
+	return t.spread.StreamTo(ctx, t.addr)
+}
 
 // follow listens to all servers with keys, and to no others.
 func (w *watcher) follow(ctx context.Context) error {
 	masters := map[string]bool{}
 	for server, err := range w.client.nature.masters(ctx, w.client.server) {
 		if err != nil {
-			return w.unless(ctx, err)
+			return w.fatalOrMiss(ctx, err)
 		}
 		addr, dialer, err := w.dialerOf(server)
 		if err != nil {
@@ -156,7 +158,7 @@ func (w *watcher) follow(ctx context.Context) error {
 			}
 			s.stop()
 		}
-		if err := w.unless(ctx, w.add(ctx, addr, server, dialer)); err != nil {
+		if err := w.fatalOrMiss(ctx, w.add(ctx, addr, server, dialer)); err != nil {
 			return err
 		}
 	}
@@ -180,7 +182,7 @@ func (w *watcher) dialerOf(server conn.Doer) (addr string, dialer pubsub.Dialer,
 	if !ok {
 		return "", nil, invalidf("Watch on a Server whose Doers have no method Addr")
 	}
-	return node.Addr(), to{spread, node.Addr()}, nil
+	return node.Addr(), toServer{spread, node.Addr()}, nil
 }
 
 // partial returns why the servers do not tell all; nil if they do.
@@ -195,8 +197,8 @@ func (w *watcher) partial() error {
 
 var errReplaced = errors.New("lock: a master of the cluster was replaced")
 
-// unless returns an error that ends the watch. Another error only makes the watcher read all locks again.
-func (w *watcher) unless(ctx context.Context, err error) error {
+// fatalOrMiss returns an error that ends the watch. Another error only makes the watcher read all locks again.
+func (w *watcher) fatalOrMiss(ctx context.Context, err error) error {
 	if err == nil || w.fatal(ctx, err) {
 		return err
 	}
@@ -259,7 +261,7 @@ func (w *watcher) askAgain(ctx context.Context) (changed bool, err error) {
 // askNotifications returns why a server does not publish all events needed; nil if it does.
 func (w *watcher) askNotifications(ctx context.Context, server conn.Doer) (partial, err error) {
 	letters, err := remote.Setting(ctx, server, "notify-keyspace-events")
-	if reply, refused := errors.AsType[resp.Error](err); refused && !passing(err) {
+	if reply, refused := errors.AsType[resp.Error](err); refused && !temporary(err) {
 		return fmt.Errorf("lock: unknown whether the server publishes events of keys: %w", reply), nil
 	}
 	if err != nil {
@@ -284,25 +286,25 @@ func (w *watcher) listen(ctx context.Context, s *source, patterns []string) {
 	for {
 		sub, err := events.PSubscribe(ctx, patterns...)
 		if err != nil {
-			w.news(func() { w.refuseLocked(ctx, s, err) })
+			w.update(func() { w.refuseLocked(ctx, s, err) })
 			return
 		}
 		if former != nil {
 			_ = former.Close()
 		}
-		w.news(func() { s.up, w.stale = true, true })
-		if !w.hear(ctx, s, sub) {
+		w.update(func() { s.up, w.stale = true, true })
+		if !w.receive(ctx, s, sub) {
 			return
 		}
 		former = sub
 	}
 }
 
-// hear takes the messages of a subscription until it is interrupted, which is true, or ctx ends. The next subscription then ends with the
+// receive takes the messages of a subscription until it is interrupted, which is true, or ctx ends. The next subscription then ends with the
 // reason if the server refuses it for good; the former keeps the connection until then.
-func (w *watcher) hear(ctx context.Context, s *source, sub *pubsub.Subscription) (interrupted bool) {
+func (w *watcher) receive(ctx context.Context, s *source, sub *pubsub.Subscription) (interrupted bool) {
 	for ev := range sub.All(ctx) {
-		w.news(func() {
+		w.update(func() {
 			switch ev.Kind {
 			case pubsub.Message:
 				w.noteLocked(ev.Channel, ev.Payload, time.Now())
@@ -316,7 +318,7 @@ func (w *watcher) hear(ctx context.Context, s *source, sub *pubsub.Subscription)
 			return true
 		}
 	}
-	w.news(func() { s.up = false })
+	w.update(func() { s.up = false })
 	return false
 }
 
@@ -332,8 +334,8 @@ func (w *watcher) refuseLocked(ctx context.Context, s *source, err error) {
 	}
 }
 
-// news runs fn under the lock, and wakes the caller of the iteration.
-func (w *watcher) news(fn func()) {
+// update runs fn under the lock, and wakes the caller of the iteration.
+func (w *watcher) update(fn func()) {
 	w.mu.Lock()
 	fn()
 	w.mu.Unlock()
@@ -377,7 +379,7 @@ func (w *watcher) noteLocked(channel, payload string, at time.Time) {
 		n.gone, n.how = at, EventForced
 	case kinds.Released, kinds.Woken:
 		n.released = true
-		if twin := w.notes[kinds.Twin(name)]; twin != nil {
+		if twin := w.notes[kinds.Braced(name)]; twin != nil {
 			twin.last, twin.released = at, true
 		}
 	case kinds.Freed:

@@ -11,7 +11,7 @@ import (
 // Deaf keeps the client from hearing of losses and of locks that are freed by force: it learns both from the next renewal. It is
 // for before the first lock.
 func (c *Client) Deaf() {
-	c.calm()
+	c.stopLossReports()
 	c.watchdog = renewals{c}.watchdog(nil)
 }
 

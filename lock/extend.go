@@ -52,7 +52,7 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	start, err := l.askExtension(ctx, d)
 	l.endRenewal(err)
 	if err != nil {
-		return l.client.refused(l.target.name, err)
+		return l.client.failed(l.target.name, err)
 	}
 	l.prolong(start, d)
 	return l.Err()
@@ -151,7 +151,7 @@ func (g *group) extend(ctx context.Context, d time.Duration) error {
 		return err
 	}
 	return g.ask(ctx, func(p *Lease) error {
-		ctx, cancel := context.WithTimeout(p.client.living(ctx), watchdog.Limit(p.client.cfg.Lease))
+		ctx, cancel := context.WithTimeout(p.client.untilCloseOnly(ctx), watchdog.Limit(p.client.cfg.Lease))
 		defer cancel()
 		return p.Extend(ctx, d)
 	})
@@ -173,19 +173,19 @@ func (l *Lease) Check(ctx context.Context) error {
 	answer := renewals{l.client}.ask(remote.Patient(ctx), []*Lease{l}, checkOnly)[0]
 	switch outcome := answer.Outcome; {
 	case answer.Err != nil:
-		return l.client.refused(t.name, answer.Err)
+		return l.client.failed(t.name, answer.Err)
 	case outcome < 0:
-		l.denied(Taken, l.strange(ctx))
+		l.denied(Taken, l.wrongType(ctx))
 	case outcome == 0 && t.kind.permits: // the lease of a permit is not stored under the name of the lock
-		l.denied(Forced, l.strange(ctx))
+		l.denied(Forced, l.wrongType(ctx))
 	case outcome == 0:
 		l.notRenewed(false)
 	}
 	return l.Err()
 }
 
-// strange looks at the key of a lost lock. It returns [ErrWrongType] if the key does not hold a lock of its kind, else nil.
-func (l *Lease) strange(ctx context.Context) error {
+// wrongType looks at the key of a lost lock. It returns [ErrWrongType] if the key does not hold a lock of its kind, else nil.
+func (l *Lease) wrongType(ctx context.Context) error {
 	if _, err := l.target.info(ctx, l.client.scripts); errors.Is(err, ErrWrongType) {
 		return err
 	}

@@ -9,12 +9,12 @@ import (
 
 var fairKind = &kinds.Lazy[*kind]{Make: func() *kind {
 	return &kind{
-		Kind:     kinds.Fair.Get(),
-		storedAs: reentrantKind.Get(),
-		args:     fairArgs(true),
-		parse:    parseFair,
-		queued:   true,
-		joins:    true,
+		Kind:             kinds.Fair.Get(),
+		storedAs:         reentrantKind.Get(),
+		args:             fairArgs(true),
+		parse:            parseFair,
+		queued:           true,
+		reentersOnSource: true,
 	}
 }}
 

@@ -11,10 +11,10 @@ import (
 
 var fasterMultiKind = &kinds.Lazy[*kind]{Make: func() *kind {
 	return &kind{
-		Kind:   kinds.FasterMulti.Get(),
-		parse:  parseValueHolders,
-		show:   func(owner string) string { return owner[:strings.IndexByte(owner, ' ')] },
-		parted: true,
+		Kind:      kinds.FasterMulti.Get(),
+		parse:     parseValueHolders,
+		show:      func(owner string) string { return owner[:strings.IndexByte(owner, ' ')] },
+		divisible: true,
 	}
 }}
 
@@ -58,7 +58,7 @@ func (c *Client) FasterMulti(group string, values ...string) *FasterMulti {
 		h.err = c.invalid(group, "%d values", n)
 	}
 	h.target.values = strings.Join(fields, " ")
-	h.target.waits = group + " " + h.target.values
+	h.target.lineName = group + " " + h.target.values
 	return &FasterMulti{h}
 }
 

@@ -33,10 +33,10 @@ func (w *waiter) prepare(ctx context.Context) (done bool, err error) {
 func (h *head) start(w *waiter) error {
 	c, t := w.client, w.target
 	*h = head{Looks: looks.Begin(&c.pace)}
-	if h.events = c.table.unpark(t.key()); h.events != nil {
+	if h.events = c.table.unpark(t.awaitedAs()); h.events != nil {
 		h.events.Move(w.wake)
 		h.noteEvents(c, t)
-		if w.sighting.unchanged(h.events) {
+		if w.mark.unchanged(h.events) {
 			h.Used()
 		} else {
 			h.Wake()
@@ -122,7 +122,7 @@ func (w *waiter) lookAtFront(ctx context.Context) (done bool, err error) {
 		r.why.failure = failure
 		return true, failure
 	}
-	if w.tooLate(began) {
+	if w.shortOfTime(began) {
 		return true, w.sitOut(ctx)
 	}
 	whileOpen, cancel := c.untilClose(ctx)
@@ -132,7 +132,7 @@ func (w *waiter) lookAtFront(ctx context.Context) (done bool, err error) {
 		w.noteAnswer()
 	}
 	if err == nil {
-		h.took = min(time.Since(began), mostTime)
+		h.took = min(time.Since(began), mostAttempt)
 	}
 	switch {
 	case granted:
@@ -140,24 +140,24 @@ func (w *waiter) lookAtFront(ctx context.Context) (done bool, err error) {
 		return true, nil
 	case err == nil:
 		h.Used()
-		w.late = time.Time{}
+		w.expiredSince = time.Time{}
 		h.Refused(time.Now(), left, w.target.backoff)
 	case ctx.Err() != nil || c.isClosed():
 		h.Wake() // for the next waiter, because this waiter has not used its wake-up
 		return true, r.gaveUp(ctx)
-	case !passing(err) || w.planAfterFailure(began, err):
+	case !temporary(err) || w.planAfterFailure(began, err):
 		return true, err
 	}
 	return false, nil
 }
 
-// mostTime is the most time that an attempt is expected to take: a pause of the server does not cost the waiters with more time left
+// mostAttempt is the most time that an attempt is expected to take: a pause of the server does not cost the waiters with more time left
 // their turn.
-const mostTime = 100 * time.Millisecond
+const mostAttempt = 100 * time.Millisecond
 
-// tooLate reports whether w, whose turn it is, lacks the time for an attempt at now while somebody waits behind it. Otherwise callers
+// shortOfTime reports whether w, whose turn it is, lacks the time for an attempt at now while somebody waits behind it. Otherwise callers
 // whose deadlines are short for the length of their line would all reach the front with too little time left, and none would succeed.
-func (w *waiter) tooLate(now time.Time) bool {
+func (w *waiter) shortOfTime(now time.Time) bool {
 	if w.deadline.IsZero() || w.deadline.Sub(now) > w.head.took {
 		return false
 	}
@@ -168,7 +168,7 @@ func (w *waiter) tooLate(now time.Time) bool {
 
 // sitOut leaves the line to the waiters behind w, and waits for the deadline of w. Nobody in the line claims w.
 func (w *waiter) sitOut(ctx context.Context) error {
-	w.learn(&w.why) // after leave the entry may be another line's
+	w.learnFromFront(&w.why) // after leave the entry may be another line's
 	w.leave()
 	select {
 	case <-ctx.Done():
@@ -191,7 +191,7 @@ func (h *head) noteEvents(c *Client, t *target) {
 
 // planAfterGrant sets the next look, of the waiter behind.
 func (w *waiter) planAfterGrant() {
-	more := w.target.kind.others != nobody || w.announces() // the next waiter must announce itself
+	more := w.target.kind.afterGrant != wakeNobody || w.announces() // the next waiter must announce itself
 	w.head.Acquired(time.Now(), w.lease, w.target.backoff, more)
 }
 
@@ -201,24 +201,24 @@ func (w *waiter) planAfterFailure(began time.Time, err error) (tooLong bool) {
 	h, at, patience := w.head, time.Now(), w.client.cfg.Lease
 	switch {
 	case errors.Is(err, ErrNotReplicated): // the server has answered; ctx limits the wait for replicas
-		h.Short(at)
+		h.Unreplicated(at)
 		return false
 	case errors.Is(err, resp.ErrTryAgain): // the server has answered; the keys are together again after the migration
 		h.Failed(at)
 		return false
 	case errors.Is(err, ErrLost): // the server answered too late for the lease of w: counted per request
 		h.Failed(at)
-		return w.lateForLong(at)
+		return w.expiredForLong(at)
 	}
 	h.Unanswered(at, began, err)
 	_, tooLong = h.Hopeless(at, w.since, patience)
 	return tooLong
 }
 
-// lateForLong records a grant that arrived expired at the time at, and reports whether all grants of a time as long as a lease did so.
-func (w *waiter) lateForLong(at time.Time) bool {
-	if w.late.IsZero() {
-		w.late = at
+// expiredForLong records a grant that arrived expired at the time at, and reports whether all grants of a time as long as a lease did so.
+func (w *waiter) expiredForLong(at time.Time) bool {
+	if w.expiredSince.IsZero() {
+		w.expiredSince = at
 	}
-	return at.Sub(w.late) >= w.client.cfg.Lease
+	return at.Sub(w.expiredSince) >= w.client.cfg.Lease
 }

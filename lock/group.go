@@ -32,7 +32,7 @@ type group struct {
 // newWhole makes one lease of parts. The whole's next Err reports earlier losses of parts.
 func newWhole(quorum int, all bool, parts []*Lease, ended func(awaited bool), longest time.Duration) *Lease {
 	first := parts[0]
-	l := &Lease{client: first.client, target: first.target, owner: first.owner, renewed: first.renewed, limits: first.limits, since: first.client.now()}
+	l := &Lease{client: first.client, target: first.target, owner: first.owner, renewed: first.renewed, limits: first.limits, grantedAt: first.client.now()}
 	l.group = &group{whole: l, quorum: quorum, all: all, parts: slices.Clone(parts), ended: ended, longest: longest}
 	for _, p := range parts {
 		p.whole.Store(l)
@@ -80,7 +80,7 @@ func (g *group) join(part *Lease) bool {
 
 // armLocked arms the deadline of each part. The whole needs no timer of its own.
 func (g *group) armLocked() {
-	if g.whole.phase != held || g.armed && !slices.ContainsFunc(g.parts, func(p *Lease) bool { return p.limits.stop > 0 }) {
+	if g.whole.phase != held || g.armed && !slices.ContainsFunc(g.parts, func(p *Lease) bool { return p.limits.stopBefore > 0 }) {
 		return
 	}
 	g.armed = true
@@ -103,8 +103,8 @@ func (l *Lease) alive() (until time.Time, ok bool) {
 	return at.Time.Add(left), l.phase == held && left > 0
 }
 
-// stops reports whether StopBefore requires the end of contexts: enough parts are held, and too few for longer than the StopBefore of each.
-func (g *group) stops() bool {
+// mustStopContexts reports whether StopBefore requires the end of contexts: enough parts are held, and too few for longer than the StopBefore of each.
+func (g *group) mustStopContexts() bool {
 	living, longer := 0, 0
 	for _, p := range g.members() {
 		until, ok := p.alive()
@@ -112,7 +112,7 @@ func (g *group) stops() bool {
 			continue
 		}
 		living++
-		if stop := p.limits.stop; stop == 0 || time.Until(until) > stop {
+		if stop := p.limits.stopBefore; stop == 0 || time.Until(until) > stop {
 			longer++
 		}
 	}
@@ -143,11 +143,11 @@ func (g *group) checkClocks() {
 	for _, p := range g.members() {
 		p.Err()
 	}
-	g.countLiving(nil)
+	g.checkQuorum(nil)
 }
 
-// countLiving ends the whole if too few parts remain. cause is the latest loss of a part, if known.
-func (g *group) countLiving(cause *LostError) {
+// checkQuorum ends the whole if too few parts remain. cause is the latest loss of a part, if known.
+func (g *group) checkQuorum(cause *LostError) {
 	living := 0
 	for _, p := range g.members() {
 		if _, ok := p.alive(); ok {
@@ -243,7 +243,7 @@ func (g *group) unlock(ctx context.Context) error {
 		return l.outcome
 	}
 	l.Err() // notices an expired lease
-	lost, _ := l.giveUp()
+	lost, _ := l.markReleased()
 	parts := g.members()
 	settled, awaited, outcome := g.combine(parts, unlockAll(ctx, parts), lost != nil)
 	l.settled, l.outcome = settled, outcome

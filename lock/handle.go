@@ -149,17 +149,17 @@ func (h *Handle) ForceUnlock(ctx context.Context) (bool, error) {
 	if err := c.channels.Settle(ctx, t.remote()); err != nil {
 		return false, c.about(t.name, err)
 	}
-	holds := slices.DeleteFunc(c.table.holdsOf(t.hold(), "", nil), func(l *Lease) bool { // before the script, to leave out later holds
-		return !t.shares(l.target)
+	holds := slices.DeleteFunc(c.table.holdsOf(t.heldAs(), "", nil), func(l *Lease) bool { // before the script, to leave out later holds
+		return !t.overlaps(l.target)
 	})
 	v, err := c.scripts.RunInTime(ctx, t.name, func(last int64) *remote.Call {
-		args := t.valued(c.channels.Publishing(t.kind.silent), last)
+		args := t.withValues(c.channels.Publishing(t.kind.silent), last)
 		if t.kind.Reads {
 			args = append(args, t.kind.Name) // the mode
 		}
-		x := &remote.Call{Script: t.kind.Force, Lock: t.remote(), Keys: t.lined(t.keys()), Args: t.lineArgs(c, args), Leaves: true, Tells: true}
+		x := &remote.Call{Script: t.kind.Force, Lock: t.remote(), Keys: t.withLine(t.baseKeys()), Args: t.lineArgs(c, args), OnSource: true, MayFree: true}
 		if !t.kind.permits {
-			x.Less = func(context.Context) *remote.Call { return x.Sparing() }
+			x.ForTwoNodes = func(context.Context) *remote.Call { return x.WithLockOnly() }
 		}
 		return x
 	})
@@ -171,9 +171,9 @@ func (h *Handle) forced(ctx context.Context, v resp.Value, err error, holds []*L
 	c, t := h.client, &h.target
 	if err != nil {
 		if remote.Uncertain(err) {
-			c.background(func() { t.tellForced(c.life, c) })
+			c.background(func() { t.announceForced(c.life, c) })
 		}
-		return false, c.refused(t.name, err)
+		return false, c.failed(t.name, err)
 	}
 	forced, err := v.Bool()
 	if err != nil {
@@ -185,18 +185,18 @@ func (h *Handle) forced(ctx context.Context, v resp.Value, err error, holds []*L
 	for _, l := range holds {
 		l.lose(Forced, nil)
 		if l.state == nil { // a relay may have passed the hold on
-			for _, next := range c.table.holdsOf(t.hold(), l.owner, l) {
+			for _, next := range c.table.holdsOf(t.heldAs(), l.owner, l) {
 				next.lose(Forced, nil)
 			}
 		}
 	}
-	t.tellForced(ctx, c) // afterwards: it may take long
+	t.announceForced(ctx, c) // afterwards: it may take long
 	return true, nil
 }
 
-// tellForced announces a forced unlock to all clients, in the background after the end of ctx. In a cluster the lock's node does, having just
+// announceForced announces a forced unlock to all clients, in the background after the end of ctx. In a cluster the lock's node does, having just
 // answered: another may hang. If the announcement fails, the holder learns of the unlock at its next renewal.
-func (t *target) tellForced(ctx context.Context, c *Client) {
+func (t *target) announceForced(ctx context.Context, c *Client) {
 	err := ctx.Err()
 	if err == nil {
 		_, err = c.server.Send(remote.Patient(ctx), resp.Cmd(remote.PlainPublish, kinds.ForcedChannel, t.name).On(t.name))
@@ -204,7 +204,7 @@ func (t *target) tellForced(ctx context.Context, c *Client) {
 	switch {
 	case err == nil, c.life.Err() != nil:
 	case ctx.Err() != nil:
-		c.background(func() { t.tellForced(c.life, c) })
+		c.background(func() { t.announceForced(c.life, c) })
 	default:
 		c.log.WarnOf(t.name, t.kind.Name, "", "a holder is not told at once that its lock was freed by force", "error", err)
 	}

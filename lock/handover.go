@@ -25,8 +25,8 @@ func (b *table) noteElsewhere(key entryKey, by waiting) {
 	}
 }
 
-// handOversLocked returns how many hand-overs a series may have; most is Config.HandOvers.
-func (e *entry) handOversLocked(most int) int {
+// maxHandOversLocked returns how many hand-overs a series may have; most is Config.HandOvers.
+func (e *entry) maxHandOversLocked(most int) int {
 	switch e.elsewhere {
 	case nobodyWaits, nobodyListens:
 		return math.MaxInt
@@ -76,12 +76,12 @@ func (w *waiter) inherit() (granted bool) {
 		if p.owner != "" {
 			r.owner = p.owner
 		}
-		r.asked, r.latch, r.last = true, p.latch, p.last
-		r.why.failure = r.granted(p.grant)
+		r.asked, r.latch, r.lastMoment = true, p.latch, p.lastMoment
+		r.why.failure = r.accept(p.grant)
 		granted = r.why.failure == nil
 		r.traced.note(func(end *AcquireEnd) { end.HandedOver = granted })
 	case p.unknown:
-		r.latch, r.last = p.latch, p.last
+		r.latch, r.lastMoment = p.latch, p.lastMoment
 		r.undo(p.start, true)
 	}
 	heard := h.Woken()
@@ -98,13 +98,13 @@ func (w *waiter) inherit() (granted bool) {
 // otherwise.
 func (l *Lease) claimNext(suits func(next *request) bool) *waiter {
 	c := l.client
-	if !l.target.kind.passesOn() || l.state != nil || l.repeated || l.whole.Load() != nil || l.rest() > 0 {
+	if !l.target.kind.passesOn() || l.state != nil || l.unanswered || l.whole.Load() != nil || l.keepFor() > 0 {
 		return nil
 	}
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
-	e := c.table.entries[l.target.key()]
-	if e == nil || e.first == nil || !l.series.MayGoOn(e.handOversLocked(c.cfg.HandOvers), c.cfg.HandOverFor, l.term) {
+	e := c.table.entries[l.target.awaitedAs()]
+	if e == nil || e.first == nil || !l.series.MayGoOn(e.maxHandOversLocked(c.cfg.HandOvers), c.cfg.HandOverFor, l.term) {
 		return nil
 	}
 	if !suits(&e.first.request) || !e.first.claim.Claim() {
@@ -124,9 +124,9 @@ func (l *Lease) claimNext(suits func(next *request) bool) *waiter {
 // return.
 func (l *Lease) handOver(ctx context.Context, to *waiter) (resp.Value, error) {
 	c, t, next := l.client, l.target, &to.request
-	p := &handedOver{grant: grant{start: c.now(), count: 1, series: l.series.Next()}, latch: newLatch(t), last: c.clocks.Last(t.name)}
-	args := append(next.args(next.lease.Milliseconds(), l.owner, next.owner, latchLife.Milliseconds()), p.last)
-	v, err := t.kind.HandOver.Run(ctx, c.server, append(t.handOverKeys(make([]string, 0, maxKeys)), l.latch, p.latch), args...)
+	p := &handedOver{grant: grant{start: c.now(), count: 1, series: l.series.Next()}, latch: newLatch(t), lastMoment: c.clocks.LastMoment(t.name)}
+	args := append(next.args(next.lease.Milliseconds(), l.owner, next.owner, latchLife.Milliseconds()), p.lastMoment)
+	v, err := t.kind.HandOver.Run(ctx, c.server, append(t.appendHandOverKeys(make([]string, 0, maxKeys)), l.latch, p.latch), args...)
 	switch {
 	case err != nil:
 		p.unknown = remote.Uncertain(err)
@@ -136,11 +136,11 @@ func (l *Lease) handOver(ctx context.Context, to *waiter) (resp.Value, error) {
 		v, err = p.parse(v)
 	}
 	if p.granted {
-		t.tellShortened(c, time.Until(l.serverEnd()), next.lease.Milliseconds(), t.remote().Message) // Redisson's waiters, too
+		t.announceShorterLease(c, time.Until(l.serverEnd()), next.lease.Milliseconds(), t.remote().Message) // Redisson's waiters, too
 	}
 	if !to.deliver(p) && (p.granted || p.unknown) {
 		undone := *next
-		undone.latch, undone.last = p.latch, p.last
+		undone.latch, undone.lastMoment = p.latch, p.lastMoment
 		undone.undo(p.start, p.unknown)
 	}
 	return v, err

@@ -75,7 +75,7 @@ func (c *Client) inspect(ctx context.Context, name string) (Inspection, error) {
 	for range mostLooks {
 		text, err := remote.Text(kinds.Shape.Get().Run(ctx, c.server, kinds.ShapeKeys(name)))
 		if err != nil {
-			return seen, c.refused(name, err)
+			return seen, c.failed(name, err)
 		}
 		k := Shape(text).kind()
 		if k == nil {
@@ -84,9 +84,9 @@ func (c *Client) inspect(ctx context.Context, name string) (Inspection, error) {
 		}
 		seen.Shape = Shape(text)
 		t := newTarget(k, name)
-		v, err := c.scripts.RunOnServer(ctx, &remote.Call{Script: k.Info, Lock: t.remote(), Keys: t.seeing(nil), Leaves: true})
+		v, err := c.scripts.RunOnServer(ctx, &remote.Call{Script: k.Info, Lock: t.remote(), Keys: t.appendInfoKeys(nil), OnSource: true})
 		if err == nil {
-			if seen.Info, err = k.parseWhole(v); err != nil {
+			if seen.Info, err = k.parseBothHalves(v); err != nil {
 				return seen, err
 			}
 			if !seen.Info.Locked && !seen.Info.Permits.Set {
@@ -95,7 +95,7 @@ func (c *Client) inspect(ctx context.Context, name string) (Inspection, error) {
 			return seen, nil
 		}
 		if reply, _ := errors.AsType[resp.Error](err); !remote.WrongType(reply) {
-			return seen, c.refused(name, err)
+			return seen, c.failed(name, err)
 		}
 	}
 	return seen, c.about(name, ErrWrongType)
@@ -112,7 +112,7 @@ func (c *Client) lookAtNumber(ctx context.Context, i *Inspection) error {
 		return nil
 	}
 	if err != nil {
-		return c.refused(i.Name, err)
+		return c.failed(i.Name, err)
 	}
 	if v.IsNull() {
 		return nil
@@ -216,7 +216,7 @@ func (c *Client) ForceUnlockOwner(ctx context.Context, name, owner string) (bool
 	if err := c.channels.Settle(ctx, h.target.remote()); err != nil {
 		return false, c.about(name, err)
 	}
-	holds := c.table.holdsOf(h.target.hold(), owner, nil)
+	holds := c.table.holdsOf(h.target.heldAs(), owner, nil)
 	if k.permits {
 		s := PermitSemaphore{h}
 		if owner, err = s.owner([]string{owner}); err != nil {
@@ -224,18 +224,18 @@ func (c *Client) ForceUnlockOwner(ctx context.Context, name, owner string) (bool
 		}
 		holds = s.leasesOf(owner)
 	}
-	v, err := h.dispossess(ctx, owner, seen.readHolds(owner))
+	v, err := h.takeBack(ctx, owner, seen.readHolds(owner))
 	return h.forced(ctx, v, err, holds)
 }
 
-// dispossess takes all holds of an owner back, as the undo of an acquire does. reads is the number of read holds.
-func (h *Handle) dispossess(ctx context.Context, owner string, reads int64) (resp.Value, error) {
+// takeBack takes all holds of an owner back, as the undo of an acquire does. reads is the number of read holds.
+func (h *Handle) takeBack(ctx context.Context, owner string, reads int64) (resp.Value, error) {
 	c, t := h.client, &h.target
 	a := acquire{client: c, target: t, owner: owner, lease: c.cfg.Lease, latch: newLatch(t)}
 	return c.scripts.RunInTime(ctx, t.name, func(last int64) *remote.Call {
-		a.last = last
+		a.lastMoment = last
 		x := a.undoCall(nil, 0)
-		x.Keys, x.Owner = t.ofOwner(owner, max(1, reads), a.latch), owner
+		x.Keys, x.Owner = t.ownerKeys(owner, max(1, reads), a.latch), owner
 		return x
 	})
 }

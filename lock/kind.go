@@ -17,21 +17,21 @@ import (
 type kind struct {
 	*kinds.Kind // keys and scripts
 
-	storedAs  *kind                            // the kind whose stored form and holds this kind shares; nil if its own
-	args      func(w wish) []any               // own ARGV of acquire and undo; nil for none
-	parse     func(v resp.Value) (Info, error) // parses the reply of info
-	owner     func(permits int) string         // the owner if the caller passes none; nil for Client.nextOwner
-	others    follow                           // the waiters that may also have a lock just acquired
-	queued    bool                             // the server keeps the queue, in which each waiter has its own owner and channel
-	silent    bool                             // no release is published: waiters poll by the target's backoff
-	joins     bool                             // a further hold of the current owner creates no key
-	unowned   bool                             // without leases and releases: a caller that acquires has nothing to give back
-	twin      *kind                            // the other half of a read-write lock: its owner skips the line for this half
-	announces bool                             // a waiter announces itself to the server, if Config asks for it
-	permits   bool                             // has permits, which need a setup and have no Owner
-	relays    bool                             // a hold passes to the next waiter of the process only by a relay: there is no HandOver
-	parted    bool                             // a lease can lose a part of its permits or values: Unlock releases the rest
-	show      func(owner string) string        // converts the owner to text; nil if already text
+	storedAs         *kind                            // the kind whose stored form and holds this kind shares; nil if its own
+	args             func(w wish) []any               // own ARGV of acquire and undo; nil for none
+	parse            func(v resp.Value) (Info, error) // parses the reply of info
+	owner            func(permits int) string         // the owner if the caller passes none; nil for Client.nextOwner
+	afterGrant       wakes                            // the waiters that may also have a lock just acquired
+	queued           bool                             // the server keeps the queue, in which each waiter has its own owner and channel
+	silent           bool                             // no release is published: waiters poll by the target's backoff
+	reentersOnSource bool                             // a further hold of the current owner creates no key
+	unowned          bool                             // without leases and releases: a caller that acquires has nothing to give back
+	twin             *kind                            // the other half of a read-write lock: its owner skips the line for this half
+	announces        bool                             // a waiter announces itself to the server, if Config asks for it
+	permits          bool                             // has permits, which need a setup and have no Owner
+	relays           bool                             // a hold passes to the next waiter of the process only by a relay: there is no HandOver
+	divisible        bool                             // a lease can lose a part of its permits or values: Unlock releases the rest
+	show             func(owner string) string        // converts the owner to text; nil if already text
 }
 
 // wish is what a kind knows of a request.
@@ -75,13 +75,13 @@ func (k *kind) isRead() bool { return k.Reads && k.Suffix == "" }
 // passesOn reports whether a hold may pass to the next waiter of the process, by a relay or a hand-over.
 func (k *kind) passesOn() bool { return k.HandOver != nil || k.relays }
 
-// follow selects the waiters in line that may also have a lock just acquired.
-type follow uint8
+// wakes selects the waiters in line that may also have a lock just acquired.
+type wakes uint8
 
 const (
-	nobody follow = iota
-	next
-	everybody
+	wakeNobody wakes = iota
+	wakeNext
+	wakeAll
 )
 
 // entryKey names a lock within one client.
@@ -90,46 +90,46 @@ type entryKey struct {
 	name string
 }
 
-// key names the lock among the awaited locks.
-func (t *target) key() entryKey { return entryKey{t.kind, t.waits} }
+// awaitedAs names the lock among the awaited locks.
+func (t *target) awaitedAs() entryKey { return entryKey{t.kind, t.lineName} }
 
-// hold names the lock among the held locks. Kinds that share one lock on the server share the name.
-func (t *target) hold() entryKey { return entryKey{t.stored(), t.name} }
+// heldAs names the lock among the held locks. Kinds that share one lock on the server share the name.
+func (t *target) heldAs() entryKey { return entryKey{t.storedKind(), t.name} }
 
-// stored returns the kind whose holds the server has.
-func (t *target) stored() *kind { return cmp.Or(t.kind.storedAs, t.kind) }
+// storedKind returns the kind whose holds the server has.
+func (t *target) storedKind() *kind { return cmp.Or(t.kind.storedAs, t.kind) }
 
 // target is one lock: a kind and a name. A target never changes.
 type target struct {
-	kind    *kind
-	name    string
-	channel string
-	line    string                                            // the key of the line of waiting processes; "" for none
-	waits   string                                            // the name of the line in this process
-	values  string                                            // the fields of the values of a group, with spaces between them; "" for other kinds
-	lease   string                                            // KEYS of renew
-	token   string                                            // the key of the last token; "" for none
-	own     []string                                          // the kind's own keys
-	backoff func(looks int, last time.Duration) time.Duration // of a silent kind: the pause after looks, and a pause of last
+	kind     *kind
+	name     string
+	channel  string
+	line     string                                            // the key of the line of waiting processes; "" for none
+	lineName string                                            // the name of the line in this process
+	values   string                                            // the fields of the values of a group, with spaces between them; "" for other kinds
+	renewKey string                                            // KEYS of renew
+	tokenKey string                                            // the key of the last token; "" for none
+	ownKeys  []string                                          // the kind's own keys
+	backoff  func(looks int, last time.Duration) time.Duration // of a silent kind: the pause after looks, and a pause of last
 }
 
 func newTarget(k *kind, name string) target {
-	t := target{kind: k, name: name, waits: name, lease: name}
+	t := target{kind: k, name: name, lineName: name, renewKey: name}
 	t.channel, t.line = k.ChannelAndLine(name)
 	if k.Lease != nil {
-		t.lease = k.Lease(name)
+		t.renewKey = k.Lease(name)
 	}
 	if k.Token != nil {
-		t.token = k.Token(name)
+		t.tokenKey = k.Token(name)
 	}
 	if k.Keys != nil {
-		t.own = k.Keys(name)
+		t.ownKeys = k.Keys(name)
 	}
 	return t
 }
 
-// parseWhole is parse, for a half of a read-write lock with the holders of both halves.
-func (k *kind) parseWhole(v resp.Value) (Info, error) {
+// parseBothHalves is parse, for a half of a read-write lock with the holders of both halves.
+func (k *kind) parseBothHalves(v resp.Value) (Info, error) {
 	if k.twin != nil {
 		return parseReadWrite(v, "")
 	}
@@ -148,7 +148,7 @@ func (t *target) remote() remote.Lock {
 
 // info asks the server for the state of the lock.
 func (t *target) info(ctx context.Context, scripts *remote.Runner) (Info, error) {
-	v, err := scripts.RunOnServer(ctx, &remote.Call{Script: t.kind.Info, Lock: t.remote(), Keys: t.seeing(nil), Args: t.valued(), Leaves: true})
+	v, err := scripts.RunOnServer(ctx, &remote.Call{Script: t.kind.Info, Lock: t.remote(), Keys: t.appendInfoKeys(nil), Args: t.withValues(), OnSource: true})
 	if err != nil {
 		return Info{}, serverError(err)
 	}
@@ -158,65 +158,65 @@ func (t *target) info(ctx context.Context, scripts *remote.Runner) (Info, error)
 // maxKeys is the number of KEYS of most scripts, at most.
 const maxKeys = 8
 
-// keys returns the KEYS of force: the lock, its channel and the kind's own.
-func (t *target) keys() []string { return t.appendKeys(make([]string, 0, maxKeys)) }
+// baseKeys returns the KEYS of force: the lock, its channel and the kind's own.
+func (t *target) baseKeys() []string { return t.appendBaseKeys(make([]string, 0, maxKeys)) }
 
-func (t *target) appendKeys(dst []string) []string {
-	return append(append(dst, t.name, t.channel), t.own...)
+func (t *target) appendBaseKeys(dst []string) []string {
+	return append(append(dst, t.name, t.channel), t.ownKeys...)
 }
 
-// reads is stored, for a read-write lock the kind of the read holds.
-func (t *target) reads() *kind {
+// readKind is stored, for a read-write lock the kind of the read holds.
+func (t *target) readKind() *kind {
 	if t.kind.Suffix != "" {
 		return t.kind.twin
 	}
-	return t.stored()
+	return t.storedKind()
 }
 
-// ofOwner returns the KEYS of a script about one owner. For a read-write lock, the lease of the owner's first read hold precedes the
+// ownerKeys returns the KEYS of a script about one owner. For a read-write lock, the lease of the owner's first read hold precedes the
 // latch, and the leases of further read holds follow: reads in all, at least 1.
-func (t *target) ofOwner(owner string, reads int64, latch string) []string {
+func (t *target) ownerKeys(owner string, reads int64, latch string) []string {
 	if !t.kind.Reads {
-		return t.lined(append(t.keys(), latch))
+		return t.withLine(append(t.baseKeys(), latch))
 	}
 	leases := kinds.ReadLeases(t.name, strings.TrimSuffix(owner, t.kind.Suffix), reads)
-	return t.lined(append(append(t.keys(), leases[0], latch), leases[1:]...))
+	return t.withLine(append(append(t.baseKeys(), leases[0], latch), leases[1:]...))
 }
 
-// lined appends the key of the line to keys, if the kind has a line.
-func (t *target) lined(keys []string) []string {
+// withLine appends the key of the line to keys, if the kind has a line.
+func (t *target) withLine(keys []string) []string {
 	if t.line == "" {
 		return keys
 	}
 	return append(keys, t.line)
 }
 
-// owned returns t for an Owner, who waits in a line of its own: in a common one it could stand behind callers that wait for a
+// forOwner returns t for an Owner, who waits in a line of its own: in a common one it could stand behind callers that wait for a
 // value of its own.
-func (t *target) owned(by *ownerState) *target {
+func (t *target) forOwner(by *ownerState) *target {
 	own := *t
-	own.waits += " " + by.id
+	own.lineName += " " + by.id
 	return &own
 }
 
-// handOverKeys appends the KEYS of handover without latches to dst, which is empty.
-func (t *target) handOverKeys(dst []string) []string {
-	if t.token != "" {
-		return append(dst, t.name, t.token)
+// appendHandOverKeys appends the KEYS of handover without latches to dst, which is empty.
+func (t *target) appendHandOverKeys(dst []string) []string {
+	if t.tokenKey != "" {
+		return append(dst, t.name, t.tokenKey)
 	}
-	return t.appendKeys(dst)
+	return t.appendBaseKeys(dst)
 }
 
-// seeing appends the KEYS of info, and those of an acquire ahead of the latch, to dst, which is empty.
-func (t *target) seeing(dst []string) []string {
-	if t.token == "" && t.own == nil {
+// appendInfoKeys appends the KEYS of info, and those of an acquire ahead of the latch, to dst, which is empty.
+func (t *target) appendInfoKeys(dst []string) []string {
+	if t.tokenKey == "" && t.ownKeys == nil {
 		return append(dst, t.name)
 	}
-	return t.handOverKeys(dst)
+	return t.appendHandOverKeys(dst)
 }
 
-// shares reports whether t and other are locks of one group with a value in common, or locks without values.
-func (t *target) shares(other *target) bool {
+// overlaps reports whether t and other are locks of one group with a value in common, or locks without values.
+func (t *target) overlaps(other *target) bool {
 	if t.values == "" {
 		return true
 	}
@@ -227,11 +227,11 @@ func (t *target) shares(other *target) bool {
 	})
 }
 
-// excludes reports whether a hold of the lock excludes all others of this client, but those of its Owner.
-func (t *target) excludes() bool { return t.kind.others == nobody && t.values == "" }
+// exclusive reports whether a hold of the lock excludes all others of this client, but those of its Owner.
+func (t *target) exclusive() bool { return t.kind.afterGrant == wakeNobody && t.values == "" }
 
-// valued returns args followed by the values, if the lock has values.
-func (t *target) valued(args ...any) []any {
+// withValues returns args followed by the values, if the lock has values.
+func (t *target) withValues(args ...any) []any {
 	if t.values == "" {
 		return args
 	}

@@ -13,10 +13,10 @@ import (
 
 var latchKind = &kinds.Lazy[*kind]{Make: func() *kind {
 	return &kind{
-		Kind:    kinds.CountDown.Get(),
-		owner:   func(int) string { return "" },
-		others:  everybody,
-		unowned: true,
+		Kind:       kinds.CountDown.Get(),
+		owner:      func(int) string { return "" },
+		afterGrant: wakeAll,
+		unowned:    true,
 	}
 }}
 
@@ -66,7 +66,7 @@ func (l *CountDownLatch) Count(ctx context.Context) (int, error) {
 	c := l.handle.client
 	v, err := c.server.Send(remote.Patient(ctx), resp.Cmd("GET", l.Name()).On(l.Name()))
 	if err != nil {
-		return 0, c.refused(l.Name(), err)
+		return 0, c.failed(l.Name(), err)
 	}
 	if v.IsNull() {
 		return 0, nil

@@ -17,19 +17,19 @@ import (
 // many goroutines may call them at once.
 type Lease struct {
 	// Constant.
-	client  *Client
-	target  *target
-	owner   string
-	state   *ownerState // state of the Owner passed by As; nil without an Owner
-	renewed bool        // by the watchdog
-	standby bool        // see Standby
-	limits  limits
-	since   clock.Instant // the time of the grant
-	period  int64         // with a state: the period of the tally that counts this hold
-	token   int64
-	series  turns.Series            // the series of hand-overs this lease belongs to
-	traced  atomic.Pointer[holding] // for the Trace; nil if not traced
-	group   parts                   // nil unless the lease has Members; then client, target and owner are the first member's
+	client    *Client
+	target    *target
+	owner     string
+	state     *ownerState // state of the Owner passed by As; nil without an Owner
+	renewed   bool        // by the watchdog
+	standby   bool        // see Standby
+	limits    limits
+	grantedAt clock.Instant // the time of the grant
+	period    int64         // with a state: the period of the tally that counts this hold
+	token     int64
+	series    turns.Series            // the series of hand-overs this lease belongs to
+	traced    atomic.Pointer[holding] // for the Trace; nil if not traced
+	group     parts                   // nil unless the lease has Members; then client, target and owner are the first member's
 
 	whole atomic.Pointer[Lease] // the lease with Members that contains this lease; nil for none
 
@@ -63,16 +63,16 @@ type leaseState struct {
 
 // releaseState is the course of a release: a hand-over without a request or, with a latch, requests until one has an answer.
 type releaseState struct {
-	latch     string        // latch key of the release, the same in every repeat; "" before the first request
-	place     any           // a place in the server's line for the release to leave; nil for none
-	repeats   *cleanup.Job  // the release, while it is repeated in the background
-	doubted   clock.Instant // the time before the first request without an answer
-	repeated  bool          // a release request had no answer and may still reach the server
-	unlatched bool          // a release request may have run without leaving a latch
-	uncounted bool          // the tally does not count the hold any more, but the server may
-	settled   bool          // outcome is final
-	awaited   bool          // of a part: when it was released, other clients were waiting
-	outcome   error
+	latch           string        // latch key of the release, the same in every repeat; "" before the first request
+	place           any           // a place in the server's line for the release to leave; nil for none
+	repeats         *cleanup.Job  // the release, while it is repeated in the background
+	unansweredSince clock.Instant // the time before the first request without an answer
+	unanswered      bool          // a release request had no answer and may still reach the server
+	maybeNoLatch    bool          // a release request may have run without leaving a latch
+	leftTally       bool          // the tally does not count the hold any more, but the server may
+	settled         bool          // outcome is final
+	awaited         bool          // of a part: when it was released, other clients were waiting
+	outcome         error
 }
 
 // now returns the present state of the lease.
@@ -98,8 +98,8 @@ type parts interface {
 	validUntil() time.Time
 	checkClocks()
 	armLocked()
-	stops() bool
-	countLiving(cause *LostError)
+	mustStopContexts() bool
+	checkQuorum(cause *LostError)
 	check(ctx context.Context) error
 	extend(ctx context.Context, d time.Duration) error
 	name() string
@@ -134,7 +134,7 @@ func (l *Lease) Owner() string {
 func (l *Lease) own() *ownedLock { return l.state.lockOf(l.target.name) }
 
 // age returns the time since the grant.
-func (l *Lease) age() time.Duration { return l.since.Elapsed(l.client.now()) }
+func (l *Lease) age() time.Duration { return l.grantedAt.Elapsed(l.client.now()) }
 
 // Name returns the name of the lock. For a lease with Members, Name returns the first member's name.
 func (l *Lease) Name() string { return l.target.name }
@@ -262,12 +262,12 @@ func (l *Lease) Context(parent context.Context) (ctx context.Context, cancel con
 // ask each member for its own token.
 func (l *Lease) Token() int64 { return l.token }
 
-// most returns how long the lease may still be held by AtMost; limited is false without a limit.
-func (l *Lease) most(at clock.Instant) (left time.Duration, limited bool) {
-	if l.limits.most == 0 {
+// leftByAtMost returns how long the lease may still be held by AtMost; limited is false without a limit.
+func (l *Lease) leftByAtMost(at clock.Instant) (left time.Duration, limited bool) {
+	if l.limits.atMost == 0 {
 		return 0, false
 	}
-	return l.limits.most - l.since.Elapsed(at), true
+	return l.limits.atMost - l.grantedAt.Elapsed(at), true
 }
 
 // leftLocked returns how long the lease is still certain.
@@ -275,7 +275,7 @@ func (l *Lease) leftLocked() time.Duration { return l.leftAtLocked(l.client.now(
 
 func (l *Lease) leftAtLocked(at clock.Instant) time.Duration {
 	left := validity(l.term) - l.start.Elapsed(at)
-	if most, limited := l.most(at); limited {
+	if most, limited := l.leftByAtMost(at); limited {
 		return min(left, most)
 	}
 	return left
@@ -323,7 +323,7 @@ func (l *Lease) expire() {
 	l.mu.Lock()
 	reason, cause := Expired, l.failure
 	at := l.client.now()
-	most, limited := l.most(at)
+	most, limited := l.leftByAtMost(at)
 	switch {
 	case limited && most <= 0 && l.start.Elapsed(at) < validity(l.term):
 		reason, cause = HeldTooLong, nil
@@ -343,7 +343,7 @@ func (l *Lease) denied(reason Reason, cause error) {
 	if l.state == nil || l.target.values != "" { // of a group, another lease may be a later one: its own renewal tells
 		return
 	}
-	for _, other := range l.client.table.holdsOf(l.target.hold(), l.owner, l) {
+	for _, other := range l.client.table.holdsOf(l.target.heldAs(), l.owner, l) {
 		if other.period == l.period {
 			other.revoke(reason, cause)
 		}
@@ -362,7 +362,7 @@ func (l *Lease) lose(reason Reason, cause error) {
 		return
 	}
 	l.client.watchdog.Remove(l)
-	l.own().lost(l.latestEnd())
+	l.own().noteLost(l.latestEnd())
 	if reason != ClientClosed { // after Close the server may still count the hold
 		l.client.table.forget(l)
 	}
@@ -373,7 +373,7 @@ func (l *Lease) lose(reason Reason, cause error) {
 	}
 	l.warn("lease lost", why...)
 	l.traceLoss()
-	l.tellWhole()
+	l.notifyWhole()
 }
 
 // markLost sets the loss of a held lease and ends its contexts. It reports false if the lease has ended before.
@@ -422,9 +422,9 @@ func (l *Lease) armLocked() {
 	if l.phase != held {
 		return
 	}
-	next := max(0, l.leftLocked()-l.limits.stop)
+	next := max(0, l.leftLocked()-l.limits.stopBefore)
 	if l.timer != nil {
-		if l.limits.stop > 0 && l.timer.Stop() { // it may be set for the end of a lease since renewed
+		if l.limits.stopBefore > 0 && l.timer.Stop() { // it may be set for the end of a lease since renewed
 			l.timer.Reset(next)
 		}
 		return
@@ -441,7 +441,7 @@ func (l *Lease) deadline() {
 		l.stopContexts()
 	}
 	l.mu.Lock()
-	if left, stop := l.leftLocked(), l.limits.stop; l.phase == held && left > 0 {
+	if left, stop := l.leftLocked(), l.limits.stopBefore; l.phase == held && left > 0 {
 		if left > stop {
 			left -= stop
 		}
@@ -457,17 +457,17 @@ func (l *Lease) deadline() {
 // ending returns the cause for the end of contexts if StopBefore requires their end now, else nil. The contexts of a lease whose
 // time is up, as after a stop of the process, end with its loss.
 func (l *Lease) ending() *LostError {
-	stop, left := l.limits.stop, time.Until(l.ValidUntil())
+	stop, left := l.limits.stopBefore, time.Until(l.ValidUntil())
 	stops := stop > 0 && left <= stop
 	if l.group != nil {
-		stops = l.group.stops()
+		stops = l.group.mustStopContexts()
 	}
 	if !stops || left <= 0 {
 		return nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if most, limited := l.most(l.client.now()); limited && most <= stop {
+	if most, limited := l.leftByAtMost(l.client.now()); limited && most <= stop {
 		e := l.lostLocked(Ending, nil)
 		e.atMost = true
 		return e
@@ -511,17 +511,17 @@ type leased struct {
 	lease *Lease
 }
 
-// tellWhole reports the end of l to the whole, if l is a part.
-func (l *Lease) tellWhole() {
+// notifyWhole reports the end of l to the whole, if l is a part.
+func (l *Lease) notifyWhole() {
 	if whole := l.whole.Load(); whole != nil {
-		whole.group.countLiving(l.now().lost)
+		whole.group.checkQuorum(l.now().lost)
 	}
 }
 
 // warnWaited reports a lock that was acquired after a long wait.
 func (l *Lease) warnWaited(since time.Time) {
-	if after := l.client.cfg.WarnAfter; after > 0 && !l.standby && !since.IsZero() && l.since.Time.Sub(since) > after {
-		l.warn("acquired after a long wait", "waited", roughly(l.since.Time.Sub(since)))
+	if after := l.client.cfg.WarnAfter; after > 0 && !l.standby && !since.IsZero() && l.grantedAt.Time.Sub(since) > after {
+		l.warn("acquired after a long wait", "waited", roughly(l.grantedAt.Time.Sub(since)))
 	}
 }
 

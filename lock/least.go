@@ -25,14 +25,14 @@ import (
 //   - The same is true after Unlock has returned [ErrUncertain], and after a failover to a server that does not know of
 //     the Unlock.
 //   - Unlock of a lost lease keeps nothing, unless the server still has the lock.
-func AtLeast(d time.Duration) Option { return Option{limit: limitLeast, limited: d} }
+func AtLeast(d time.Duration) Option { return Option{limit: limitLeast, limitValue: d} }
 
-// rest returns for how long the server is to keep the lock after a release now.
-func (l *Lease) rest() time.Duration {
-	if l.limits.least == 0 {
+// keepFor returns for how long the server is to keep the lock after a release now.
+func (l *Lease) keepFor() time.Duration {
+	if l.limits.atLeast == 0 {
 		return 0
 	}
-	return max(0, l.limits.least-l.since.Elapsed(l.client.now()))
+	return max(0, l.limits.atLeast-l.grantedAt.Elapsed(l.client.now()))
 }
 
 // successor returns the owner of the lock after the release of l. It belongs to this client, and to none of its leases: the

@@ -17,8 +17,8 @@ import (
 // A place may exist without the client's knowledge, and the other way round: the reply to an acquire may be lost, and a called
 // process has left its place. Neither loses a wake-up: a called process gets a message, looks, and gets a new place if refused.
 
-// visitors is the place of all clients without a line. An acquire for this place may use their turn.
-const visitors = "*"
+// visitorsPlace is the place of all clients without a line. An acquire for this place may use their turn.
+const visitorsPlace = "*"
 
 // position is a client's part in the line of a lock in an acquire: a place, and what the server does with it.
 type position struct {
@@ -28,23 +28,23 @@ type position struct {
 
 // What the server does with the place of an acquire or a release.
 const (
-	standsApart = ""      // nothing
-	standsJoin  = "join"  // takes it when it refuses
-	standsLeave = "leave" // takes it when it refuses, and ends it when it grants or frees
-	standsMove  = "move"  // the same, but moves it to the end of the line
+	standsNowhere = ""      // nothing
+	standsJoin    = "join"  // takes it when it refuses
+	standsLeave   = "leave" // takes it when it refuses, and ends it when it grants or frees
+	standsMove    = "move"  // the same, but moves it to the end of the line
 )
 
-// asksOnce follows a waiter's id in the place of an acquire that does not wait: a place in no line.
-const asksOnce = ":0:0"
+// tryPlaceSuffix follows a waiter's id in the place of an acquire that does not wait: a place in no line.
+const tryPlaceSuffix = ":0:0"
 
 // waiterID returns the id under which the waiters for the lock of a stand in its line and are called: the readers and the writers of a
 // client are called apart.
 func (a *acquire) waiterID() string {
 	switch c := a.client; {
 	case a.target.kind.isRead():
-		return c.reader
+		return c.readerID
 	case a.announces():
-		return c.writer
+		return c.writerID
 	default:
 		return c.id
 	}
@@ -55,17 +55,17 @@ func (r *request) position() position {
 	c := r.client
 	switch {
 	case r.target.line == "":
-		return position{"", standsApart}
-	case r.via != nil:
-		return position{visitors, standsApart}
+		return position{"", standsNowhere}
+	case r.wrapDoer != nil:
+		return position{visitorsPlace, standsNowhere}
 	case !r.waits && r.waiterID() != c.id:
-		return position{r.waiterID() + asksOnce, standsApart}
+		return position{r.waiterID() + tryPlaceSuffix, standsNowhere}
 	case !r.waits:
-		return position{c.visitor, standsApart}
+		return position{c.tryPlace, standsNowhere}
 	}
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
-	e := c.table.entries[r.target.key()]
+	e := c.table.entries[r.target.awaitedAs()]
 	switch {
 	case e == nil || e.place == nil:
 		return position{c.table.places.Next(r.waiterID()), standsJoin}
@@ -77,7 +77,7 @@ func (r *request) position() position {
 
 // notePlace records the effect of an acquire of r at p, sent at start: granted, refused, or failed with err.
 func (r *request) notePlace(p position, start clock.Instant, granted bool, err error) {
-	if p.stand == standsApart {
+	if p.stand == standsNowhere {
 		return
 	}
 	c, id := r.client, r.waiterID()
@@ -85,7 +85,7 @@ func (r *request) notePlace(p position, start clock.Instant, granted bool, err e
 	defer func() { c.leavePlace(r.target, former) }()
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
-	places, e := &c.table.places, c.table.entries[r.target.key()]
+	places, e := &c.table.places, c.table.entries[r.target.awaitedAs()]
 	known := e != nil && e.place == p.place
 	if places.Measure(start.Elapsed(c.now())) && !granted && e != nil && e.place != nil {
 		// The next place has a longer turn. The old one is called once more, or left at the end of the call.
@@ -117,28 +117,28 @@ func (e *entry) leavePlaceLocked(got *Lease) (left any) {
 	return nil
 }
 
-// givingWay returns the position of the release of l: others of the process who still wait go to the end of the line.
-func (l *Lease) givingWay() position {
+// releasePosition returns the position of the release of l: others of the process who still wait go to the end of the line.
+func (l *Lease) releasePosition() position {
 	c := l.client
 	if l.place != nil {
 		return position{l.place, standsLeave}
 	}
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
-	if e := c.table.entries[l.target.key()]; e != nil && e.first != nil && e.place != nil && l.target.kind.others == nobody {
+	if e := c.table.entries[l.target.awaitedAs()]; e != nil && e.first != nil && e.place != nil && l.target.kind.afterGrant == wakeNobody {
 		return position{e.place, standsMove}
 	}
-	return position{"", standsApart}
+	return position{"", standsNowhere}
 }
 
-// gaveWay ends a place that a release of t has moved to the end of the line, if the last waiter left meanwhile.
-func (l *Lease) gaveWay(way position) {
+// endStalePlace ends a place that a release of t has moved to the end of the line, if the last waiter left meanwhile.
+func (l *Lease) endStalePlace(way position) {
 	c, t := l.client, l.target
 	if way.stand != standsMove {
 		return
 	}
 	c.table.mu.Lock()
-	e := c.table.entries[t.key()]
+	e := c.table.entries[t.awaitedAs()]
 	gone := e == nil || e.place != way.place
 	c.table.mu.Unlock()
 	if gone {
@@ -179,7 +179,7 @@ func (t *target) wakeChannels(id string) []string {
 func (r *request) pass(ctx context.Context) bool {
 	c := r.client
 	t := r.target
-	v, err := t.kind.Pass.Run(remote.Patient(ctx), c.server, t.keys(), r.owner, c.channels.Publishing(t.kind.silent), c.channels.CountsListeners(t.kind.silent))
+	v, err := t.kind.Pass.Run(remote.Patient(ctx), c.server, t.baseKeys(), r.owner, c.channels.Publishing(t.kind.silent), c.channels.CountsListeners(t.kind.silent))
 	mine, failed := v.Bool()
 	return err == nil && failed == nil && mine
 }
@@ -193,9 +193,9 @@ func (r *request) enterQueue() bool {
 	if c.table.closed {
 		return false
 	}
-	c.queued.Add(1)
+	c.waiters.Add(1)
 	r.shared = make(chan struct{}, 1)
-	r.state.queued = append(r.state.queued, queuedCall{key: r.target.key(), shared: r.shared})
+	r.state.queued = append(r.state.queued, queuedCall{key: r.target.awaitedAs(), shared: r.shared})
 	return true
 }
 

@@ -137,12 +137,12 @@ func recognise(ctx context.Context, server conn.Doer, keys []string) ([]Listed, 
 			locks = append(locks, l)
 		}
 	}
-	return inform(ctx, server, locks)
+	return addInfos(ctx, server, locks)
 }
 
-// inform adds the Info of each lock, and drops locks freed in the meantime, and semaphores whose permits have come back by the ends of
+// addInfos adds the Info of each lock, and drops locks freed in the meantime, and semaphores whose permits have come back by the ends of
 // their leases.
-func inform(ctx context.Context, server conn.Doer, locks []Listed) ([]Listed, error) {
+func addInfos(ctx context.Context, server conn.Doer, locks []Listed) ([]Listed, error) {
 	if len(locks) == 0 {
 		return nil, nil
 	}
@@ -150,7 +150,7 @@ func inform(ctx context.Context, server conn.Doer, locks []Listed) ([]Listed, er
 	for i, l := range locks {
 		k := l.Shape.kind()
 		t := newTarget(k, l.Name)
-		calls[i] = k.Info.Call(t.seeing(nil))
+		calls[i] = k.Info.Call(t.appendInfoKeys(nil))
 	}
 	replies, err := script.RunBatch(ctx, server, calls)
 	if err != nil {
@@ -162,7 +162,7 @@ func inform(ctx context.Context, server conn.Doer, locks []Listed) ([]Listed, er
 			continue // the key has changed its type since the scan
 		}
 		l := locks[i]
-		if l.Info, err = l.Shape.kind().parseWhole(reply); err != nil {
+		if l.Info, err = l.Shape.kind().parseBothHalves(reply); err != nil {
 			return nil, err
 		}
 		if l.Info.Permits.Taken > 0 || l.Info.Locked && l.Shape != ShapePermits {
@@ -197,15 +197,15 @@ func (c *Client) Latches(ctx context.Context, name string) ([]Latch, error) {
 	var found []Latch
 	for server, err := range c.nature.masters(ctx, c.server) {
 		if err != nil {
-			return nil, c.refused(name, err)
+			return nil, c.failed(name, err)
 		}
 		for key, err := range conn.Scan(ctx, server, "MATCH", pattern, "COUNT", listChunk) {
 			if err != nil {
-				return nil, c.refused(name, err)
+				return nil, c.failed(name, err)
 			}
 			left, err := resp.Milliseconds(c.server.Send(ctx, resp.Cmd("PTTL", key)))
 			if err != nil {
-				return nil, c.refused(name, err)
+				return nil, c.failed(name, err)
 			}
 			if left > 0 {
 				found = append(found, Latch{Key: key, Remaining: left})

@@ -253,7 +253,7 @@ func (p *multiPlan) next(ctx context.Context, i int) (*Lease, error) {
 	defer cancel()
 	h := p.members[i]
 	part, err := h.Lock(bounded, p.opts[i]...)
-	if err != nil && (bounded.Err() != nil || passing(err)) {
+	if err != nil && (bounded.Err() != nil || temporary(err)) {
 		err = partly{err}
 	}
 	return part, err
@@ -306,7 +306,7 @@ func refreshOn(ctx context.Context, c *Client, leases []*Lease) error {
 	start := c.now()
 	for _, a := range (renewals{c}).ask(ctx, leases, wholeTerm) {
 		switch l := a.Lease; {
-		case a.Err != nil && passing(a.Err):
+		case a.Err != nil && temporary(a.Err):
 			return partly{serverError(a.Err)}
 		case a.Err != nil:
 			return serverError(a.Err)

@@ -88,8 +88,8 @@ func (r *request) notAcquired(err error) *NotAcquiredError {
 	if !r.since.IsZero() {
 		e.Waited = time.Since(r.since)
 	}
-	if r.why.ends > 0 {
-		e.Remaining = max(0, r.why.ends-c.clocks.Age())
+	if r.why.leaseEnds > 0 {
+		e.Remaining = max(0, r.why.leaseEnds-c.clocks.Age())
 	}
 	held, seen := r.holders()
 	switch {
@@ -107,10 +107,10 @@ func (r *request) holders() (held *Lease, seen *seenHolder) {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
 	seen = r.why.holder
-	if waits := c.table.entries[t.key()]; seen == nil && waits != nil {
+	if waits := c.table.entries[t.awaitedAs()]; seen == nil && waits != nil {
 		seen = waits.seen // by the waiter in front
 	}
-	if e := c.table.entries[t.hold()]; e != nil && !t.kind.parted { // others may be in the way of a lease with parts, too
+	if e := c.table.entries[t.heldAs()]; e != nil && !t.kind.divisible { // others may be in the way of a lease with parts, too
 		held = e.leases
 	}
 	return held, seen
@@ -131,9 +131,9 @@ func (e *NotAcquiredError) heldBy(seen *seenHolder) {
 // noteRefusal records a refusal by the server, with the remaining lease of the lock.
 func (r *request) noteRefusal(left time.Duration) {
 	c := r.client
-	r.why.noteRefusal()
-	if r.why.ends = 0; left > 0 && !r.target.kind.queued && !r.target.kind.unowned {
-		r.why.ends = c.clocks.Age() + left
+	r.why.refuse()
+	if r.why.leaseEnds = 0; left > 0 && !r.target.kind.queued && !r.target.kind.unowned {
+		r.why.leaseEnds = c.clocks.Age() + left
 	}
 }
 
@@ -181,8 +181,8 @@ func (w *waited) end(ctx context.Context, c *Client, e *NotAcquiredError, last e
 	return e
 }
 
-// grantedLate returns the error for a grant of t that arrived after the end of its lease.
-func (t *target) grantedLate(c *Client) *LostError {
+// expiredGrant returns the error for a grant of t that arrived after the end of its lease.
+func (t *target) expiredGrant(c *Client) *LostError {
 	return &LostError{Name: t.name, Kind: t.kind.Name, Reason: Expired, log: c.log}
 }
 
@@ -212,8 +212,8 @@ func (c *Client) invalid(name, format string, args ...any) error {
 	return c.about(name, invalidf(format, args...))
 }
 
-// refused is the error of a script or command about a lock.
-func (c *Client) refused(name string, err error) error { return c.about(name, serverError(err)) }
+// failed is the error of a script or command about a lock.
+func (c *Client) failed(name string, err error) error { return c.about(name, serverError(err)) }
 
 // unnamed returns the error within one that names the lock.
 func unnamed(err error) error {
@@ -324,10 +324,10 @@ func (w *waiter) noteHolder(held *seenHolder) *seenHolder {
 func (c *Client) askHolder(ctx context.Context, t *target) *seenHolder {
 	ctx, cancel := context.WithTimeout(ctx, questionLead/2)
 	defer cancel()
-	v, err := t.kind.Info.Run(ctx, c.server, t.seeing(nil), t.valued()...)
+	v, err := t.kind.Info.Run(ctx, c.server, t.appendInfoKeys(nil), t.withValues()...)
 	var info Info
 	if err == nil {
-		info, err = t.kind.parseWhole(v)
+		info, err = t.kind.parseBothHalves(v)
 	}
 	if err != nil || len(info.Holders) == 0 {
 		return &seenHolder{err: err, at: time.Now()}

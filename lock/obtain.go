@@ -85,7 +85,7 @@ func (r *request) obtain(ctx context.Context) (w *waiter, err error) {
 	whileOpen, cancel := c.untilClose(ctx)
 	defer cancel()
 	if w, err = r.obtainFirst(ctx, whileOpen); w == nil {
-		c.queued.Done()
+		c.waiters.Done()
 		r.leaveQueue()
 	}
 	return w, err
@@ -95,7 +95,7 @@ func (r *request) obtain(ctx context.Context) (w *waiter, err error) {
 // a Lock and Unlock (TestAllocations), so only calls in a queue on the server pay for it, and all in a wait.
 func (r *request) obtainFirst(ctx, asking context.Context) (*waiter, error) {
 	c := r.client
-	before, crowded := r.crowded()
+	before, crowded := r.mustWait()
 	if crowded {
 		return r.newWaiter(ctx, noTTL, before), nil
 	}
@@ -108,11 +108,11 @@ func (r *request) obtainFirst(ctx, asking context.Context) (*waiter, error) {
 	case ctx.Err() != nil || c.isClosed():
 		r.withdraw()
 		return nil, r.gaveUp(ctx)
-	case !passing(err):
+	case !temporary(err):
 		r.withdraw()
 		return nil, err
 	default:
-		left, before = noTTL, sighting{}
+		left, before = noTTL, watchMark{}
 	}
 	return r.newWaiter(ctx, left, before), nil
 }
@@ -124,7 +124,7 @@ func (r *request) ready(ctx context.Context) error {
 		return r.gaveUp(ctx)
 	}
 	err := c.channels.Settle(ctx, r.target.remote())
-	for began := time.Now(); err != nil && r.waits && passing(err) && time.Since(began) < c.cfg.Lease && c.sleep(ctx, c.pace.PollMax) == nil; {
+	for began := time.Now(); err != nil && r.waits && temporary(err) && time.Since(began) < c.cfg.Lease && c.sleep(ctx, c.pace.PollMax) == nil; {
 		err = c.channels.Settle(ctx, r.target.remote())
 	}
 	if err != nil && (ctx.Err() != nil || c.isClosed()) {

@@ -9,16 +9,16 @@ import (
 // Option changes one Lock or TryLock. Create an Option with [For], [AtMost], [AtLeast], [StopBefore],
 // [As], [WaitForSetup], [Forever] or [Standby].
 type Option struct {
-	lease    time.Duration
-	hasLease bool
-	owner    *ownerState
-	hasOwner bool
-	permits  int
-	setup    bool
-	forever  bool
-	standby  bool
-	limit    limit
-	limited  time.Duration // by limit
+	lease      time.Duration
+	hasLease   bool
+	owner      *ownerState
+	hasOwner   bool
+	permits    int
+	setup      bool
+	forever    bool
+	standby    bool
+	limit      limit
+	limitValue time.Duration // by limit
 }
 
 // limit is the kind of limit that an Option sets.
@@ -86,7 +86,7 @@ func (o Option) checkLease() error {
 }
 
 // keeps reports whether o asks for a lock that outlasts its release.
-func (o Option) keeps() bool { return o.limit == limitLeast && o.limited != 0 }
+func (o Option) keeps() bool { return o.limit == limitLeast && o.limitValue != 0 }
 
 // MinLease is the shortest lease that a caller may ask for. A shorter lease would end before its holder could use it.
 const MinLease = 10 * time.Millisecond
@@ -107,16 +107,16 @@ func checkTerm(what string, d time.Duration) error {
 
 // limits are the limits of a lease besides its term. The zero limits are none.
 type limits struct {
-	most  time.Duration // see AtMost; 0 for none
-	least time.Duration // see AtLeast
-	stop  time.Duration // see StopBefore
+	atMost     time.Duration // see AtMost; 0 for none
+	atLeast    time.Duration // see AtLeast
+	stopBefore time.Duration // see StopBefore
 }
 
 // AtMost limits a hold of the lock: after d the lease is lost with the reason [HeldTooLong], whatever renewals or
 // [Lease.Extend] would add. Renewal stops, so the server frees the lock by the end of its lease, or at Unlock. d
 // counts from the grant, for a lease with Members from the grant of each member, and must be at least [MinLease]. 0
 // is no limit.
-func AtMost(d time.Duration) Option { return Option{limit: limitMost, limited: d} }
+func AtMost(d time.Duration) Option { return Option{limit: limitMost, limitValue: d} }
 
 // StopBefore ends the contexts of the lease d before [Lease.ValidUntil], to leave time to stop a child process or a
 // request while the lock is certainly held. The cause of such a context is a [*LostError] with the reason [Ending].
@@ -125,39 +125,39 @@ func AtMost(d time.Duration) Option { return Option{limit: limitMost, limited: d
 //
 // d must be shorter than the lease, and for a lease under the watchdog shorter than the part of the lease that is
 // left when a renewal is due. For a lease with Members, d counts for each member, as does the Config.StopBefore of its Client.
-func StopBefore(d time.Duration) Option { return Option{limit: limitStop, limited: d} }
+func StopBefore(d time.Duration) Option { return Option{limit: limitStop, limitValue: d} }
 
 // set changes the limits by an option.
 func (l *limits) set(which limit, d time.Duration) {
 	switch which {
 	case limitMost:
-		l.most = d
+		l.atMost = d
 	case limitLeast:
-		l.least = d
+		l.atLeast = d
 	case limitStop:
-		l.stop = d
+		l.stopBefore = d
 	}
 }
 
 // check rejects limits that cannot work with a lease of the given term, renewed every so often; 0 is never.
 func (l limits) check(term, every time.Duration) error {
 	switch {
-	case l.most < 0 || l.most > 0 && l.most < MinLease:
-		return invalidf("AtMost of %v, less than %v", l.most, MinLease)
-	case l.most > 0 && term == forever:
+	case l.atMost < 0 || l.atMost > 0 && l.atMost < MinLease:
+		return invalidf("AtMost of %v, less than %v", l.atMost, MinLease)
+	case l.atMost > 0 && term == forever:
 		return invalidf("AtMost with Forever")
-	case l.least < 0:
-		return invalidf("AtLeast of %v", l.least)
-	case l.least > term && every == 0:
-		return invalidf("AtLeast of %v with a lease of %v", l.least, term)
-	case l.most > 0 && l.least > l.most:
-		return invalidf("AtLeast of %v with AtMost of %v", l.least, l.most)
-	case l.stop < 0:
-		return invalidf("StopBefore of %v", l.stop)
-	case l.stop > 0 && l.stop >= validity(term)-every:
-		return invalidf("StopBefore of %v with a lease certain for no more than %v", l.stop, validity(term)-every)
-	case l.most > 0 && l.stop >= l.most:
-		return invalidf("StopBefore of %v with AtMost of %v", l.stop, l.most)
+	case l.atLeast < 0:
+		return invalidf("AtLeast of %v", l.atLeast)
+	case l.atLeast > term && every == 0:
+		return invalidf("AtLeast of %v with a lease of %v", l.atLeast, term)
+	case l.atMost > 0 && l.atLeast > l.atMost:
+		return invalidf("AtLeast of %v with AtMost of %v", l.atLeast, l.atMost)
+	case l.stopBefore < 0:
+		return invalidf("StopBefore of %v", l.stopBefore)
+	case l.stopBefore > 0 && l.stopBefore >= validity(term)-every:
+		return invalidf("StopBefore of %v with a lease certain for no more than %v", l.stopBefore, validity(term)-every)
+	case l.atMost > 0 && l.stopBefore >= l.atMost:
+		return invalidf("StopBefore of %v with AtMost of %v", l.stopBefore, l.atMost)
 	}
 	return nil
 }

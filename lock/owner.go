@@ -27,14 +27,14 @@ func (o Owner) String() string {
 // ownerState is a client's record of an Owner: of the locks that the Owner has or takes, and of its waiting calls. Most methods work for nil,
 // a caller without an Owner, of whom nothing is recorded.
 type ownerState struct {
-	id     string
-	client string                                // the id of the client that made the Owner
-	holds  func(key entryKey, owner string) bool // reports whether the client still has holds of the lock of an owner
-	once   bool                                  // made for one call, which has one hold at most; constant
+	id        string
+	client    string                                // the id of the client that made the Owner
+	holds     func(key entryKey, owner string) bool // reports whether the client still has holds of the lock of an owner
+	singleUse bool                                  // made for one call, which has one hold at most; constant
 
 	mu      sync.Mutex            // guards the following, and fields of ownedLock; taken before table.mu
 	locks   map[string]*ownedLock // by name
-	most    int                   // records of locks before those without holds are dropped
+	dropAt  int                   // records of locks before those without holds are dropped
 	periods int64                 // given out so far
 
 	queued []queuedCall // guarded by table.mu
@@ -54,19 +54,19 @@ type queuedCall struct {
 // or a lease therefore has the turn until the server has certainly answered; if the caller leaves before, a job of cleanup takes the turn
 // over. So the undo of an unanswered acquire knows the count before the acquire.
 type ownedLock struct {
-	owner   *ownerState
-	turn    chan struct{}   // has a value to take, unless a call has the turn; closed when the record is dropped
-	mayCome int64           // server's time in ms until which a request without a latch may still take effect; guarded by the turn
-	tallies map[*kind]tally // guarded by owner.mu, and changed only in the turn
-	until   time.Time       // until then the server may have a hold that the client has lost; guarded by owner.mu
+	owner       *ownerState
+	turn        chan struct{}   // has a value to take, unless a call has the turn; closed when the record is dropped
+	mayRunUntil int64           // server's time in ms until which a request without a latch may still take effect; guarded by the turn
+	tallies     map[*kind]tally // guarded by owner.mu, and changed only in the turn
+	lostUntil   time.Time       // until then the server may have a hold that the client has lost; guarded by owner.mu
 }
 
 // tally is the server's record of an owner's holds of a lock.
 type tally struct {
-	count  int64 // of holds
-	most   int64 // of them in this period: a release confirmed by a former master has not happened at the next one
-	period int64 // its number: the period since the first of the holds; holds of earlier periods are not counted
-	token  int64 // the fencing token of the period; 0 as long as no hold has one
+	count    int64 // of holds
+	maxCount int64 // of them in this period: a release confirmed by a former master has not happened at the next one
+	period   int64 // its number: the period since the first of the holds; holds of earlier periods are not counted
+	token    int64 // the fencing token of the period; 0 as long as no hold has one
 }
 
 // fewLocks is the number of locks from which on an Owner's records without holds are dropped.
@@ -83,11 +83,11 @@ func (o *ownerState) lockOf(name string) *ownedLock {
 		return l
 	}
 	if o.locks == nil {
-		o.locks, o.most = make(map[string]*ownedLock), fewLocks
+		o.locks, o.dropAt = make(map[string]*ownedLock), fewLocks
 	}
-	if len(o.locks) >= o.most {
+	if len(o.locks) >= o.dropAt {
 		o.dropLocked()
-		o.most = max(fewLocks, 2*len(o.locks))
+		o.dropAt = max(fewLocks, 2*len(o.locks))
 	}
 	l := &ownedLock{owner: o, turn: make(chan struct{}, 1), tallies: make(map[*kind]tally)}
 	l.turn <- struct{}{}
@@ -104,7 +104,7 @@ func (o *ownerState) dropLocked() {
 		default:
 			continue
 		}
-		needed := l.mayCome > 0 || time.Now().Before(l.until)
+		needed := l.mayRunUntil > 0 || time.Now().Before(l.lostUntil)
 		for kind := range l.tallies {
 			// beside other readers the server counts ended read holds until their Unlock
 			needed = needed || kind.isRead() || o.holds(entryKey{kind, name}, o.id+kind.Suffix)
@@ -148,26 +148,26 @@ func (l *ownedLock) give() {
 	}
 }
 
-// asTurn returns the turn for a job of cleanup to take.
-func (l *ownedLock) asTurn() chan struct{} {
+// turnChannel returns the turn for a job of cleanup to take.
+func (l *ownedLock) turnChannel() chan struct{} {
 	if l == nil {
 		return nil
 	}
 	return l.turn
 }
 
-// lastArrival returns mayCome for a request, which the caller sends in the turn.
-func (l *ownedLock) lastArrival() *int64 {
+// mayRun returns mayCome for a request, which the caller sends in the turn.
+func (l *ownedLock) mayRun() *int64 {
 	if l == nil {
 		return nil
 	}
-	return &l.mayCome
+	return &l.mayRunUntil
 }
 
-// with returns the tally with a hold just granted, for the caller to record in the turn. count is the hold count reported by the server, and
+// tallyWith returns the tally with a hold just granted, for the caller to record in the turn. count is the hold count reported by the server, and
 // token the hold's, 0 for none. If the server has not counted the hold beside those of the tally, or others have drawn a token since theirs,
 // they are lost, also if the count is above 1: an acquire whose answer did not come may have been the first since.
-func (l *ownedLock) with(k *kind, count, token int64) tally {
+func (l *ownedLock) tallyWith(k *kind, count, token int64) tally {
 	if l == nil {
 		return tally{}
 	}
@@ -176,9 +176,9 @@ func (l *ownedLock) with(k *kind, count, token int64) tally {
 	t, known := l.tallies[k]
 	if count <= t.count || !known || token != 0 && t.token != 0 && token != t.token {
 		l.owner.periods++
-		t.period, t.most, t.token = l.owner.periods, 0, 0
+		t.period, t.maxCount, t.token = l.owner.periods, 0, 0
 	}
-	t.count, t.most, t.token = count, max(t.most, count), max(t.token, token)
+	t.count, t.maxCount, t.token = count, max(t.maxCount, count), max(t.token, token)
 	return t
 }
 
@@ -192,23 +192,23 @@ func (l *ownedLock) record(k *kind, t tally) {
 	l.tallies[k] = t
 }
 
-// refuse records, in the turn, that the hold with which t would be the tally is undone.
-func (l *ownedLock) refuse(k *kind, t tally) {
+// recordUndone records, in the turn, that the hold with which t would be the tally is undone.
+func (l *ownedLock) recordUndone(k *kind, t tally) {
 	if l == nil {
 		return
 	}
 	l.owner.mu.Lock()
 	defer l.owner.mu.Unlock()
 	if before := l.tallies[k]; before.period == t.period {
-		before.most = t.most
+		before.maxCount = t.maxCount
 		l.tallies[k] = before
 	} else { // the earlier holds are lost
 		delete(l.tallies, k)
 	}
 }
 
-// ungrant records the end of one hold, or of all, in the turn.
-func (l *ownedLock) ungrant(k *kind, all bool) {
+// endHold records the end of one hold, or of all, in the turn.
+func (l *ownedLock) endHold(k *kind, all bool) {
 	if l == nil {
 		return
 	}
@@ -222,15 +222,15 @@ func (l *ownedLock) ungrant(k *kind, all bool) {
 	}
 }
 
-// lost records that the server may have a lost hold until a time.
-func (l *ownedLock) lost(until time.Time) {
+// noteLost records that the server may have a lost hold until a time.
+func (l *ownedLock) noteLost(until time.Time) {
 	if l == nil {
 		return
 	}
 	l.owner.mu.Lock()
 	defer l.owner.mu.Unlock()
-	if until.After(l.until) {
-		l.until = until
+	if until.After(l.lostUntil) {
+		l.lostUntil = until
 	}
 }
 
@@ -246,5 +246,5 @@ func (l *ownedLock) tally(k *kind) tally {
 
 // keys returns the KEYS of a script that takes or ends a hold of owner, also one of which the client does not know yet, or any more.
 func (l *ownedLock) keys(t *target, owner, latch string) []string {
-	return t.ofOwner(owner, l.tally(t.reads()).most+1, latch)
+	return t.ownerKeys(owner, l.tally(t.readKind()).maxCount+1, latch)
 }

@@ -21,12 +21,12 @@ var permitsKind = &kinds.Lazy[*kind]{Make: func() *kind {
 		args: func(w wish) []any {
 			return []any{w.publish, w.setup, w.forever}
 		},
-		parse:   parsePermits,
-		owner:   newPermits,
-		show:    func(owner string) string { return strings.Join(permitIDs(owner), ",") },
-		others:  next,
-		permits: true,
-		parted:  true,
+		parse:      parsePermits,
+		owner:      newPermits,
+		show:       func(owner string) string { return strings.Join(permitIDs(owner), ",") },
+		afterGrant: wakeNext,
+		permits:    true,
+		divisible:  true,
 	}
 }}
 
@@ -234,13 +234,13 @@ func (s *PermitSemaphore) LeaseOf(ctx context.Context, id string) (time.Duration
 func (s *PermitSemaphore) lease(ctx context.Context, owner string, ms int64) (time.Duration, error) {
 	c, t := s.handle.client, s.handle.target
 	v, err := c.scripts.RunInTime(ctx, t.name, func(last int64) *remote.Call {
-		return &remote.Call{Script: t.kind.More["lease"], Lock: t.remote(), Keys: t.keys(), Args: []any{owner, ms, last}, Leaves: true}
+		return &remote.Call{Script: t.kind.More["lease"], Lock: t.remote(), Keys: t.baseKeys(), Args: []any{owner, ms, last}, OnSource: true}
 	})
 	switch {
 	case err != nil && remote.Uncertain(err) && ms != 0:
 		return 0, c.about(t.name, fmt.Errorf("the lease may have been changed: %w", err))
 	case err != nil:
-		return 0, c.refused(t.name, err)
+		return 0, c.failed(t.name, err)
 	case v.IsNull():
 		return 0, c.about(t.name, ErrNotHeld)
 	}
@@ -278,7 +278,7 @@ func (s *PermitSemaphore) owner(ids []string) (string, error) {
 // leasesOf returns the leases of this client with any of the permits.
 func (s *PermitSemaphore) leasesOf(owner string) []*Lease {
 	ids := permitIDs(owner)
-	return slices.DeleteFunc(s.handle.client.table.holdsOf(s.handle.target.hold(), "", nil), func(l *Lease) bool {
+	return slices.DeleteFunc(s.handle.client.table.holdsOf(s.handle.target.heldAs(), "", nil), func(l *Lease) bool {
 		return !slices.ContainsFunc(permitIDs(l.owner), func(id string) bool { return slices.Contains(ids, id) })
 	})
 }

@@ -14,25 +14,25 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// tellFor is the lifetime of a writer's announcement to readers, longer than the interval between announcements.
-const tellFor = 15 * time.Second
+// announceFor is the lifetime of a writer's announcement to readers, longer than the interval between announcements.
+const announceFor = 15 * time.Second
 
 // writeKind is the kind of the write lock. Its twin is the kind of the read lock.
 var writeKind = &kinds.Lazy[*kind]{Make: func() *kind {
 	read := &kind{
-		Kind:   kinds.Read.Get(),
-		args:   readArgs,
-		parse:  func(v resp.Value) (Info, error) { return parseReadWrite(v, ModeRead) },
-		others: everybody,
+		Kind:       kinds.Read.Get(),
+		args:       readArgs,
+		parse:      func(v resp.Value) (Info, error) { return parseReadWrite(v, ModeRead) },
+		afterGrant: wakeAll,
 	}
 	write := &kind{
-		Kind:      kinds.Write.Get(),
-		args:      writeArgs,
-		parse:     func(v resp.Value) (Info, error) { return parseReadWrite(v, ModeWrite) },
-		twin:      read,
-		announces: true,
-		relays:    true,
-		joins:     true,
+		Kind:             kinds.Write.Get(),
+		args:             writeArgs,
+		parse:            func(v resp.Value) (Info, error) { return parseReadWrite(v, ModeWrite) },
+		twin:             read,
+		announces:        true,
+		relays:           true,
+		reentersOnSource: true,
 	}
 	read.twin = write
 	return write
@@ -93,7 +93,7 @@ type WriteLock struct{ Handle }
 func (l *WriteLock) ForceUnlock(ctx context.Context) (bool, error) {
 	var beneath []*Lease
 	read := entryKey{l.target.kind.twin, l.target.name}
-	for _, writer := range l.client.table.holdsOf(l.target.hold(), "", nil) {
+	for _, writer := range l.client.table.holdsOf(l.target.heldAs(), "", nil) {
 		beneath = append(beneath, l.client.table.holdsOf(read, strings.TrimSuffix(writer.owner, kinds.WriteSuffix), nil)...)
 	}
 	forced, err := l.Handle.ForceUnlock(ctx)
@@ -109,7 +109,7 @@ func readArgs(w wish) []any { return []any{w.preferWriters} }
 
 func writeArgs(w wish) []any {
 	if w.announces {
-		return []any{tellFor.Milliseconds()}
+		return []any{announceFor.Milliseconds()}
 	}
 	return []any{0}
 }
@@ -168,19 +168,19 @@ func (l *Lease) downgrade(ctx context.Context) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	if lost, _ := l.giveUp(); lost != nil {
+	if lost, _ := l.markReleased(); lost != nil {
 		turn.give()
 		return nil, lost
 	}
 	l.awaitRenewal(ctx)
-	if !l.counted() {
+	if !l.mayBeHeld() {
 		turn.give()
 		return nil, l.settle(l.notHeld())
 	}
 	r := l.readRequest(turn)
 	defer r.endTurn()
 	if ctx.Done() == nil {
-		ctx = c.living(ctx)
+		ctx = c.untilCloseOnly(ctx)
 	}
 	v, start, err := l.askDowngrade(ctx, r)
 	if err != nil {
@@ -197,7 +197,7 @@ func (l *Lease) downgrade(ctx context.Context) (*Lease, error) {
 	}
 	l.recordEnd(writes > 0)
 	l.settle(nil)
-	if err := r.granted(grant{start: start, count: holds}); err != nil {
+	if err := r.accept(grant{start: start, count: holds}); err != nil {
 		return nil, err
 	}
 	return r.got, nil
@@ -209,8 +209,8 @@ func (l *Lease) readRequest(turn *ownedLock) *request {
 	read := newTarget(k.twin, l.target.name)
 	r := &request{acquire: acquire{client: l.client, target: &read, owner: strings.TrimSuffix(l.owner, k.Suffix), state: l.state, lease: l.term},
 		renewed: l.renewed, limits: l.limits, turn: turn}
-	if left, limited := l.most(l.client.now()); limited {
-		r.limits.most = max(left, MinLease)
+	if left, limited := l.leftByAtMost(l.client.now()); limited {
+		r.limits.atMost = max(left, MinLease)
 	}
 	if !l.renewed {
 		r.lease = max(l.neededFor().Truncate(time.Millisecond), time.Millisecond)
@@ -230,12 +230,12 @@ func (l *Lease) askDowngrade(ctx context.Context, r *request) (v resp.Value, sta
 			start = c.now()
 		}
 	}
-	v, err = c.scripts.RunInTimeOn(ctx, r.through(ack), r.target.name, func(last int64) *remote.Call {
+	v, err = c.scripts.RunInTimeOn(ctx, r.doer(ack), r.target.name, func(last int64) *remote.Call {
 		again()
-		r.last = max(r.last, last)
-		args := r.target.lineArgs(c, []any{r.lease.Milliseconds(), r.owner, c.channels.Publishing(r.target.kind.silent), l.outerLease(), last})
+		r.lastMoment = max(r.lastMoment, last)
+		args := r.target.lineArgs(c, []any{r.lease.Milliseconds(), r.owner, c.channels.Publishing(r.target.kind.silent), l.leaseOfOtherHolds(), last})
 		return &remote.Call{Script: k.Downgrade, Lock: r.target.remote(), Keys: r.own().keys(r.target, r.owner, r.latch),
-			Args: args, MayCome: r.turn.lastArrival(), Again: again}
+			Args: args, MayRunUntil: r.turn.mayRun(), BeforeRetry: again}
 	})
 	if ack != nil && err == nil {
 		_, short = ack.Confirm(ctx)
@@ -249,7 +249,7 @@ func (l *Lease) askDowngrade(ctx context.Context, r *request) (v resp.Value, sta
 // undoDowngrade releases both the write hold and the requested read hold in the background, with the owner's turn.
 // late means that the downgrade may still arrive.
 func (l *Lease) undoDowngrade(r *request, start clock.Instant, late bool, cause error) error {
-	l.own().ungrant(l.target.stored(), false)
+	l.own().endHold(l.target.storedKind(), false)
 	err := l.settle(fmt.Errorf("%w: %w", ErrUncertain, cause))
 	write := &acquire{client: l.client, target: l.target, lease: l.term, owner: l.owner, state: l.state, latch: newLatch(l.target)}
 	r.undoBoth(write, start, late)

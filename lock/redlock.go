@@ -160,10 +160,10 @@ func (r *Redlock) acquire(ctx context.Context, opts []Option, try bool) (lease *
 }
 
 // lock is Lock for a candidacy.
-func (r *Redlock) lock(ctx context.Context, c candidacy) (*Lease, error) {
+func (r *Redlock) lock(ctx context.Context, c redlockCall) (*Lease, error) {
 	since := time.Now()
 	leave, stood, err := r.enter(ctx)
-	c.traced.stood(since)
+	c.traced.leftLine(since)
 	if err != nil {
 		return nil, err
 	}
@@ -185,8 +185,8 @@ func (r *Redlock) TryLock(ctx context.Context, opts ...Option) (*Lease, error) {
 }
 
 // tryLock is TryLock for a candidacy.
-func (r *Redlock) tryLock(ctx context.Context, c candidacy) (*Lease, error) {
-	leave, ok := r.gate().TryEnter(r.line())
+func (r *Redlock) tryLock(ctx context.Context, c redlockCall) (*Lease, error) {
+	leave, ok := r.gate().TryEnter(r.key())
 	if !ok {
 		return nil, r.refusal()
 	}
@@ -215,8 +215,8 @@ func (r *Redlock) Info(ctx context.Context) ([]Info, error) {
 	return ofAll(ctx, r.nodes, (*Handle).Info)
 }
 
-// candidacy has the request of a Lock or TryLock to every server.
-type candidacy struct {
+// redlockCall has the request of a Lock or TryLock to every server.
+type redlockCall struct {
 	traced  *acquiring // for the Trace; nil if not traced
 	opts    []Option
 	term    time.Duration
@@ -249,8 +249,8 @@ func (r *Redlock) distinct() error {
 	return nil
 }
 
-func (r *Redlock) check(opts []Option) (candidacy, error) {
-	c := candidacy{opts: opts, term: r.term, renewed: true, timeout: r.cfg.NodeTimeout}
+func (r *Redlock) check(opts []Option) (redlockCall, error) {
+	c := redlockCall{opts: opts, term: r.term, renewed: true, timeout: r.cfg.NodeTimeout}
 	for _, o := range opts {
 		switch {
 		case o.hasOwner:
@@ -276,12 +276,12 @@ func (r *Redlock) check(opts []Option) (candidacy, error) {
 
 // gate is the gate of the first node's client. It admits a single caller at a time to the servers.
 func (r *Redlock) gate() *gates.Gates[entryKey] { return &r.nodes[0].client.gates }
-func (r *Redlock) line() entryKey               { return r.nodes[0].target.key() }
+func (r *Redlock) key() entryKey                { return r.nodes[0].target.awaitedAs() }
 
 // enter waits in line behind earlier callers of this process, including a holder. stood: the caller had to wait.
 func (r *Redlock) enter(ctx context.Context) (leave func(), stood bool, err error) {
 	first := r.nodes[0].client
-	turn, leave := r.gate().Enter(r.line())
+	turn, leave := r.gate().Enter(r.key())
 	select {
 	case <-turn:
 		return leave, false, nil
@@ -304,7 +304,7 @@ func (r *Redlock) enter(ctx context.Context) (leave func(), stood bool, err erro
 
 // contend asks the servers until a majority grants the lock. The lease calls leave at its end. refused: another caller
 // wants the lock or has it.
-func (r *Redlock) contend(ctx context.Context, c candidacy, leave func(), refused bool) (*Lease, error) {
+func (r *Redlock) contend(ctx context.Context, c redlockCall, leave func(), refused bool) (*Lease, error) {
 	first := r.nodes[0].client
 	first.counters.waiting.Add(1)
 	defer first.counters.waiting.Add(-1)
@@ -315,7 +315,7 @@ func (r *Redlock) contend(ctx context.Context, c candidacy, leave func(), refuse
 	if deadline, ok := ctx.Deadline(); ok {
 		l.question = lastQuestion(deadline, past.since)
 	}
-	if err := r.giveWay(ctx); err != nil {
+	if err := r.pauseAfterStreak(ctx); err != nil {
 		return nil, r.gaveUp(ctx, past, err)
 	}
 	for {
@@ -338,8 +338,8 @@ func (r *Redlock) contend(ctx context.Context, c candidacy, leave func(), refuse
 		case time.Since(failing) > r.term:
 			return nil, err
 		}
-		r.streaks().End(r.line())
-		l.widen(votes)
+		r.streaks().End(r.key())
+		l.widenSpread(votes)
 		over := l.await(ctx, votes, err, r.poll(start, l.spread))
 		if past.holder = l.holder; over != nil {
 			return nil, r.gaveUp(ctx, past, err)
@@ -352,7 +352,7 @@ func (r *Redlock) refusal() *NotAcquiredError {
 	h := r.nodes[0]
 	e := &NotAcquiredError{Name: h.target.name, Kind: "redlock", log: h.client.log}
 	for _, h := range r.nodes {
-		for _, l := range h.client.table.holdsOf(h.target.hold(), "", nil) {
+		for _, l := range h.client.table.holdsOf(h.target.heldAs(), "", nil) {
 			if l.whole.Load() != nil {
 				e.Holder, e.HeldFor = l.Owner(), l.age()
 				return e

@@ -18,7 +18,7 @@ import (
 // Close of its client waits for the release.
 type ballot struct {
 	lock  *Redlock
-	ask   candidacy
+	call  redlockCall
 	owner string // on every server; "" if each client has its own
 	ended func() // for the lease
 	start time.Time
@@ -36,22 +36,22 @@ type ballot struct {
 
 // vote is the answer of a server before the decision.
 type vote struct {
-	verdict verdict
-	took    time.Duration // until the answer
-	ends    time.Time     // the end of the other owner's lease; zero if unknown
+	result voteResult
+	took   time.Duration // until the answer
+	ends   time.Time     // the end of the other owner's lease; zero if unknown
 }
 
-type verdict int
+type voteResult int
 
 const (
-	voteMissing verdict = iota
+	voteMissing voteResult = iota
 	voteFailed
 	voteRefused
 	voteGranted
 )
 
 // ask asks all servers once, and calls ended at the end of the returned lease. Without a lease ask returns the votes.
-func (r *Redlock) ask(ctx context.Context, c candidacy, ended func()) (lease *Lease, votes []vote, err error) {
+func (r *Redlock) ask(ctx context.Context, c redlockCall, ended func()) (lease *Lease, votes []vote, err error) {
 	if ctx.Err() != nil {
 		return nil, nil, r.gaveUp(ctx, waited{}, nil)
 	}
@@ -59,7 +59,7 @@ func (r *Redlock) ask(ctx context.Context, c candidacy, ended func()) (lease *Le
 		return nil, nil, err
 	}
 	c.traced.asked()
-	b := &ballot{lock: r, ask: c, ended: ended, start: time.Now(), done: make(chan struct{}), votes: make([]vote, len(r.nodes))}
+	b := &ballot{lock: r, call: c, ended: ended, start: time.Now(), done: make(chan struct{}), votes: make([]vote, len(r.nodes))}
 	if r.nodes[0].target.kind == plainKind.Get() {
 		b.owner = plainOwner(0)
 	}
@@ -81,9 +81,9 @@ func (r *Redlock) ask(ctx context.Context, c candidacy, ended func()) (lease *Le
 // vote asks one server, within the limits of the client and the candidacy, independent of the end of the caller's context.
 func (b *ballot) vote(ctx context.Context, h *Handle) {
 	c := h.client
-	ctx, cancel := context.WithTimeout(c.living(ctx), b.ask.timeout)
+	ctx, cancel := context.WithTimeout(c.untilCloseOnly(ctx), b.call.timeout)
 	defer cancel()
-	r, err := h.request(b.ask.opts)
+	r, err := h.request(b.call.opts)
 	if err != nil {
 		b.count(h, nil, 0, err)
 		return
@@ -93,20 +93,20 @@ func (b *ballot) vote(ctx context.Context, h *Handle) {
 	}
 	quarantine := b.lock.cfg.Quarantine
 	var info resp.Value
-	r.via = func(d conn.Doer) conn.Doer { return d }
+	r.wrapDoer = func(d conn.Doer) conn.Doer { return d }
 	if quarantine >= 0 || !c.identity.Known() {
-		r.via = func(d conn.Doer) conn.Doer { return vouching{d, &info} }
+		r.wrapDoer = func(d conn.Doer) conn.Doer { return infoFirst{d, &info} }
 	}
 	start := c.now()
 	left, err := r.tryObtain(ctx)
 	switch {
 	case err == nil && quarantine >= 0:
-		err = c.identity.Vouch(ctx, info, start, quarantine)
+		err = c.identity.CheckVote(ctx, info, start, quarantine)
 	case err == nil, errors.Is(err, ErrNotAcquired):
 		c.identity.Note(info, start)
 	}
 	b.count(h, r.got, left, err)
-	if err == nil && b.keeps(h, r.got) {
+	if err == nil && b.joinIfWon(h, r.got) {
 		return
 	}
 	if r.got != nil {
@@ -114,9 +114,9 @@ func (b *ballot) vote(ctx context.Context, h *Handle) {
 	}
 }
 
-// keeps waits for the decision and reports whether the lease, if won, has the part l. A vote whose client is closed
+// joinIfWon waits for the decision and reports whether the lease, if won, has the part l. A vote whose client is closed
 // before the decision does not count.
-func (b *ballot) keeps(h *Handle, l *Lease) bool {
+func (b *ballot) joinIfWon(h *Handle, l *Lease) bool {
 	select {
 	case <-b.done:
 	case <-h.client.life.Done():
@@ -124,7 +124,7 @@ func (b *ballot) keeps(h *Handle, l *Lease) bool {
 	b.mu.Lock()
 	if !b.decided {
 		b.granted = slices.DeleteFunc(b.granted, func(other *Lease) bool { return other == l })
-		b.votes[slices.Index(b.lock.nodes, h)].verdict = voteFailed
+		b.votes[slices.Index(b.lock.nodes, h)].result = voteFailed
 		b.failedLocked(h, ErrClosed)
 		b.decideLocked()
 		b.mu.Unlock()
@@ -146,14 +146,14 @@ func (b *ballot) count(h *Handle, l *Lease, again time.Duration, err error) {
 	v.took = time.Since(b.start)
 	switch {
 	case err == nil:
-		v.verdict = voteGranted
+		v.result = voteGranted
 		b.granted = append(b.granted, l)
 	case errors.Is(err, ErrNotAcquired):
-		if v.verdict = voteRefused; again != noTTL {
+		if v.result = voteRefused; again != noTTL {
 			v.ends = b.start.Add(v.took + max(again, h.client.pace.Floor))
 		}
 	default:
-		v.verdict = voteFailed
+		v.result = voteFailed
 		b.failedLocked(h, err)
 		if errors.Is(err, ErrWrongType) || errors.Is(err, ErrInvalid) {
 			b.fatal = err
@@ -176,7 +176,7 @@ func (b *ballot) decideLocked() {
 	quorum, missing := b.lock.quorum, b.numberLocked(voteMissing)
 	switch {
 	case len(b.granted) >= quorum:
-		if err := b.worthLocked(); err != nil {
+		if err := b.checkMajorityLocked(); err != nil {
 			b.loseLocked(err)
 			return
 		}
@@ -184,24 +184,24 @@ func (b *ballot) decideLocked() {
 		b.decided = true
 		close(b.done)
 	case len(b.granted)+missing < quorum && (b.fatal != nil || b.takenLocked(0) || !b.takenLocked(missing)):
-		b.loseLocked(b.verdictLocked())
+		b.loseLocked(b.whyLostLocked())
 	}
 }
 
 // end ends the lease. awaited: when the lock was released, other clients were waiting.
 func (b *ballot) end(awaited bool) {
 	if awaited {
-		b.lock.streaks().Longer(b.lock.line(), b.start, unit(b.votes, b.lock.quorum))
+		b.lock.streaks().Longer(b.lock.key(), b.start, unit(b.votes, b.lock.quorum))
 	} else {
-		b.lock.streaks().End(b.lock.line())
+		b.lock.streaks().End(b.lock.key())
 	}
 	b.ended()
 }
 
 // numberLocked returns the number of servers with the given verdict.
-func (b *ballot) numberLocked(of verdict) (n int) {
+func (b *ballot) numberLocked(of voteResult) (n int) {
 	for _, v := range b.votes {
-		if v.verdict == of {
+		if v.result == of {
 			n++
 		}
 	}
@@ -214,13 +214,13 @@ func (b *ballot) takenLocked(more int) bool {
 	return b.numberLocked(voteRefused)+more > len(b.lock.nodes)-b.lock.quorum
 }
 
-// worthLocked returns an error if the majority is not one of distinct servers, or if too little of the lease is left.
-func (b *ballot) worthLocked() error {
+// checkMajorityLocked returns an error if the majority is not one of distinct servers, or if too little of the lease is left.
+func (b *ballot) checkMajorityLocked() error {
 	if err := b.lock.distinct(); err != nil {
 		return err
 	}
-	term := b.ask.term
-	if most := b.granted[0].limits.most; most > 0 {
+	term := b.call.term
+	if most := b.granted[0].limits.atMost; most > 0 {
 		term = min(term, most)
 	}
 	atLeast := time.Duration(max(0, b.lock.cfg.MinValidity) * float64(term))
@@ -228,11 +228,11 @@ func (b *ballot) worthLocked() error {
 		return nil
 	}
 	first := b.lock.nodes[0]
-	return first.target.grantedLate(first.client)
+	return first.target.expiredGrant(first.client)
 }
 
-// verdictLocked returns the reason for the lack of a majority.
-func (b *ballot) verdictLocked() error {
+// whyLostLocked returns the reason for the lack of a majority.
+func (b *ballot) whyLostLocked() error {
 	switch {
 	case b.fatal != nil:
 		return b.fatal
@@ -263,17 +263,17 @@ func (b *ballot) giveUp(ctx context.Context) {
 	}
 }
 
-// vouching sends INFO server before each command and each batch, on the same connection, so that the process that runs the
+// infoFirst sends INFO server before each command and each batch, on the same connection, so that the process that runs the
 // commands also answers INFO.
-type vouching struct {
+type infoFirst struct {
 	conn.Doer
 	info *resp.Value
 }
 
 // Trace returns the Trace of the Doer.
-func (v vouching) Trace() *conn.Trace { return conn.TraceOf(v.Doer) }
+func (v infoFirst) Trace() *conn.Trace { return conn.TraceOf(v.Doer) }
 
-func (v vouching) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
+func (v infoFirst) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
 	replies, err := v.SendBatch(ctx, []resp.Command{cmd})
 	if err == nil {
 		err = replies[0].Err()
@@ -284,7 +284,7 @@ func (v vouching) Send(ctx context.Context, cmd resp.Command) (resp.Value, error
 	return replies[0], nil
 }
 
-func (v vouching) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value, error) {
+func (v infoFirst) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value, error) {
 	ask := resp.Cmd("INFO", "server")
 	if key, ok := cmds[0].Key(); ok {
 		ask = ask.On(key)

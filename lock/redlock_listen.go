@@ -127,7 +127,7 @@ func (l *listener) pause(votes []vote) time.Duration {
 func (l *listener) askHolder(ctx context.Context, votes []vote) {
 	found := make([]*seenHolder, len(votes))
 	_ = atOnce(l.lock.nodes, func(i int, h *Handle) error {
-		if votes[i].verdict == voteRefused {
+		if votes[i].result == voteRefused {
 			found[i] = h.client.askHolder(ctx, &h.target)
 		}
 		return nil
@@ -150,10 +150,10 @@ func (l *listener) free(votes []vote) (free int, missed bool) {
 	for i, v := range votes {
 		news, up := l.heard(i)
 		switch {
-		case v.verdict == voteFailed:
-		case news || v.verdict == voteGranted:
+		case v.result == voteFailed:
+		case news || v.result == voteGranted:
 			free++
-		case v.verdict == voteRefused && !up:
+		case v.result == voteRefused && !up:
 			missed = true
 		}
 	}
@@ -178,7 +178,7 @@ func (l *listener) heard(i int) (news, up bool) {
 func (l *listener) expiry(votes []vote, free int) (end time.Time, ok bool) {
 	var ends []time.Time
 	for i, v := range votes {
-		if news, _ := l.heard(i); v.verdict == voteRefused && !v.ends.IsZero() && !news {
+		if news, _ := l.heard(i); v.result == voteRefused && !v.ends.IsZero() && !news {
 			ends = append(ends, v.ends)
 		}
 	}
@@ -200,11 +200,11 @@ func (h *Handle) park(watch *pubsub.Watch) {
 		watch.Close()
 		return
 	}
-	c.queued.Add(1) // Close waits until the sweeps have begun
+	c.waiters.Add(1) // Close waits until the sweeps have begun
 	c.table.parkLocked(key, c.table.entryLocked(key), watch)
 	c.table.mu.Unlock()
 	c.cleanup.StartSweeps()
-	c.queued.Done()
+	c.waiters.Done()
 }
 
 const (
@@ -221,7 +221,7 @@ const (
 func unit(votes []vote, quorum int) time.Duration {
 	var took []time.Duration
 	for _, v := range votes {
-		if v.verdict == voteGranted || v.verdict == voteRefused {
+		if v.result == voteGranted || v.result == voteRefused {
 			took = append(took, v.took)
 		}
 	}
@@ -238,10 +238,10 @@ func (r *Redlock) poll(start time.Time, spread int) time.Time {
 	return time.Now().Add(base + rand.N(max(2*base, min(time.Duration(spread)*base, redlockPauseMax))))
 }
 
-// widen doubles the spread after a split vote. Beyond the maximum the spread begins anew: the votes may also be split because
+// widenSpread doubles the spread after a split vote. Beyond the maximum the spread begins anew: the votes may also be split because
 // the lock of one server has other users, whose short breaks a waiter with long pauses would miss.
-func (l *listener) widen(votes []vote) {
-	split := slices.ContainsFunc(votes, func(v vote) bool { return v.verdict == voteGranted })
+func (l *listener) widenSpread(votes []vote) {
+	split := slices.ContainsFunc(votes, func(v vote) bool { return v.result == voteGranted })
 	if l.spread *= 2; !split || l.spread > redlockSpread {
 		l.spread = redlockSpreadMin
 	}
@@ -250,10 +250,10 @@ func (l *listener) widen(votes []vote) {
 // streaks has the streaks of the first node's client.
 func (r *Redlock) streaks() *turns.Streaks[entryKey] { return &r.nodes[0].client.streaks }
 
-// giveWay pauses after a streak of full length, for longer than the others pause after the message of the last release.
-func (r *Redlock) giveWay(ctx context.Context) error {
+// pauseAfterStreak pauses after a streak of full length, for longer than the others pause after the message of the last release.
+func (r *Redlock) pauseAfterStreak(ctx context.Context) error {
 	first := r.nodes[0].client
-	last, full := r.streaks().Full(r.line(), func(s turns.Series) bool {
+	last, full := r.streaks().Full(r.key(), func(s turns.Series) bool {
 		return s.MayGoOn(first.cfg.HandOvers, first.cfg.HandOverFor, r.term)
 	})
 	if !full {

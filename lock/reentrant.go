@@ -2,7 +2,7 @@ package lock
 
 import "github.com/lockwire/lockwire/lock/internal/kinds"
 
-var reentrantKind = &kinds.Lazy[*kind]{Make: func() *kind { return &kind{Kind: kinds.Reentrant.Get(), parse: parseHolders, joins: true} }}
+var reentrantKind = &kinds.Lazy[*kind]{Make: func() *kind { return &kind{Kind: kinds.Reentrant.Get(), parse: parseHolders, reentersOnSource: true} }}
 
 // Reentrant is Redisson's RLock (getLock): an exclusive lock. Its holder may take the lock again with the same [Owner].
 type Reentrant struct{ Handle }

@@ -54,7 +54,7 @@ func (l *Lease) unlock(ctx context.Context, task bool) error {
 	if l.settled {
 		return l.outcome
 	}
-	lost, left := l.giveUp()
+	lost, left := l.markReleased()
 	if lost == nil {
 		l.warnHeld()
 	}
@@ -73,7 +73,7 @@ func (l *Lease) unlock(ctx context.Context, task bool) error {
 		return l.settle(nil)
 	}
 	l.awaitRenewal(ctx)
-	if lost != nil && (lost.Reason == Taken || lost.Reason == Forced) && !l.target.kind.parted {
+	if lost != nil && (lost.Reason == Taken || lost.Reason == Forced) && !l.target.kind.divisible {
 		return l.settle(l.notHeld())
 	}
 	if l.latch == "" {
@@ -82,8 +82,8 @@ func (l *Lease) unlock(ctx context.Context, task bool) error {
 	return l.release(ctx)
 }
 
-// giveUp marks the lease as released. It returns the loss, if the lease was lost before, and the remaining time of the lease.
-func (l *Lease) giveUp() (*LostError, time.Duration) {
+// markReleased marks the lease as released. It returns the loss, if the lease was lost before, and the remaining time of the lease.
+func (l *Lease) markReleased() (*LostError, time.Duration) {
 	l.lockNow()
 	left, lost := l.leftLocked(), l.lost
 	var contexts map[*derived]struct{}
@@ -95,7 +95,7 @@ func (l *Lease) giveUp() (*LostError, time.Duration) {
 	for d := range contexts {
 		d.cancel(ErrReleased)
 	}
-	l.tellWhole()
+	l.notifyWhole()
 	return lost, left
 }
 
@@ -121,11 +121,11 @@ func (l *Lease) release(ctx context.Context) error {
 	if err != nil {
 		return l.repeat(nil, err)
 	}
-	if !l.counted() {
+	if !l.mayBeHeld() {
 		turn.give()
 		return l.settle(l.notHeld())
 	}
-	if l.countsTwice() { // the repeats have been given up
+	if l.mayReleaseTwice() { // the repeats have been given up
 		if err := l.repeat(turn, errDoubted); l.repeats == nil {
 			return err
 		}
@@ -133,7 +133,7 @@ func (l *Lease) release(ctx context.Context) error {
 	}
 	sent := l.client.now()
 	v, err := l.giveBack(ctx)
-	if l.unsure(sent, err) && ctx.Err() == nil && !l.countsTwice() {
+	if l.unsure(sent, err) && ctx.Err() == nil && !l.mayReleaseTwice() {
 		v, err = l.runRelease(ctx)
 		l.unsure(sent, err)
 	}
@@ -143,8 +143,8 @@ func (l *Lease) release(ctx context.Context) error {
 		if outcome, err = l.answered(v); err != nil {
 			l.noteUnsure(sent, false)
 		}
-	case remote.Hopeless(err) && (turn == nil || !l.repeated):
-		outcome, err = l.client.refused(l.target.name, err), nil
+	case remote.Hopeless(err) && (turn == nil || !l.unanswered):
+		outcome, err = l.client.failed(l.target.name, err), nil
 	}
 	if err != nil {
 		return l.repeat(turn, err)
@@ -172,16 +172,16 @@ func (l *Lease) giveBack(ctx context.Context) (resp.Value, error) {
 func (l *Lease) answered(v resp.Value) (outcome, err error) {
 	count, err := v.Int()
 	switch {
-	case v.IsNull() && l.repeated && (l.unlatched || l.forgotten()):
+	case v.IsNull() && l.unanswered && (l.maybeNoLatch || l.latchMayBeGone()):
 		outcome = l.releasedLate()
 	case v.IsNull(), l.lostToAnother():
 		outcome = l.notHeld()
-	case v.Kind() != resp.Integer || err != nil || !l.sensible(count):
+	case v.Kind() != resp.Integer || err != nil || !l.validReply(count):
 		return nil, fmt.Errorf("lock: unexpected reply to release, of kind %v", v.Kind())
 	default:
 		l.confirmed(count)
 	}
-	l.leaveLatch(outcome == nil)
+	l.finishLatch(outcome == nil)
 	l.recordEnd(outcome == nil && count == 0)
 	return outcome, nil
 }
@@ -192,12 +192,12 @@ func (l *Lease) confirmed(count int64) {
 	if l.single() {
 		l.awaited = l.whole.Load() != nil && c.table.awaited(l.target, waiting(count))
 	}
-	if l.limits.least == 0 {
+	if l.limits.atLeast == 0 {
 		l.place = nil // the server has ended it
 	}
 	l.keepReleased()
 	if count == 0 {
-		l.target.tellShortened(c, time.Until(l.serverEnd()), l.outerLease(), kinds.ShorterMessage)
+		l.target.announceShorterLease(c, time.Until(l.serverEnd()), l.leaseOfOtherHolds(), kinds.ShorterMessage)
 	}
 }
 
@@ -207,11 +207,11 @@ func (l *Lease) lostToAnother() bool {
 	if l.state == nil || l.target.values == "" {
 		return false
 	}
-	return l.now().lost != nil && len(l.client.table.besides(l.target, l.state, l)) > 0
+	return l.now().lost != nil && len(l.client.table.otherLeases(l.target, l.state, l)) > 0
 }
 
-// sensible reports whether count is a valid reply to a release: who waits for a free lock, or 0 if the owner has further holds.
-func (l *Lease) sensible(count int64) bool {
+// validReply reports whether count is a valid reply to a release: who waits for a free lock, or 0 if the owner has further holds.
+func (l *Lease) validReply(count int64) bool {
 	switch waiting(count) {
 	case 0:
 		return !l.single()
@@ -223,27 +223,27 @@ func (l *Lease) sensible(count int64) bool {
 
 // recordEnd records the end of the hold on the server. Unless partial is set, the owner's other holds have ended too.
 func (l *Lease) recordEnd(partial bool) {
-	if l.state == nil || l.target.values != "" || partial && l.uncounted {
+	if l.state == nil || l.target.values != "" || partial && l.leftTally {
 		return
 	}
-	l.own().ungrant(l.target.stored(), !partial)
+	l.own().endHold(l.target.storedKind(), !partial)
 	if !partial {
 		l.denied(Forced, nil)
 	}
 }
 
-// counted reports whether the server may still have the hold. If not, the owner's holds on the server are later ones. The
+// mayBeHeld reports whether the server may still have the hold. If not, the owner's holds on the server are later ones. The
 // caller has the owner's turn.
-func (l *Lease) counted() bool {
-	return l.state == nil || l.uncounted || l.own().tally(l.target.stored()).period == l.period
+func (l *Lease) mayBeHeld() bool {
+	return l.state == nil || l.leftTally || l.own().tally(l.target.storedKind()).period == l.period
 }
 
-// uncount takes the hold of a release without an outcome out of the tally, in the turn. If the server still counts the hold, it ends with
+// leaveTally takes the hold of a release without an outcome out of the tally, in the turn. If the server still counts the hold, it ends with
 // the last of the others. Were the tally larger than the server's count, the next grant would be a sign that the others are lost.
-func (l *Lease) uncount() {
-	if l.repeated && !l.settled && !l.uncounted && l.others() > 0 && l.counted() {
+func (l *Lease) leaveTally() {
+	if l.unanswered && !l.settled && !l.leftTally && l.otherHolds() > 0 && l.mayBeHeld() {
 		l.recordEnd(true)
-		l.uncounted = true
+		l.leftTally = true
 	}
 }
 

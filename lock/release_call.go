@@ -15,13 +15,13 @@ import (
 func (l *Lease) runRelease(ctx context.Context) (resp.Value, error) {
 	v, err := l.sendRelease(ctx)
 	if count, bad := v.Int(); err == nil && bad == nil && count > 0 {
-		l.client.table.noteElsewhere(l.target.key(), l.client.known(waiting(count)))
+		l.client.table.noteElsewhere(l.target.awaitedAs(), l.client.certain(waiting(count)))
 	}
 	return v, err
 }
 
-// known returns how far the reply to a release is the truth: a server with replicas, or of a cluster, does not know all who wait.
-func (c *Client) known(reply waiting) waiting {
+// certain returns how far the reply to a release is the truth: a server with replicas, or of a cluster, does not know all who wait.
+func (c *Client) certain(reply waiting) waiting {
 	if reply != visitorsWait && (c.remote.Spread != nil || c.remote.Failover != nil) {
 		return someoneWaits
 	}
@@ -30,15 +30,15 @@ func (c *Client) known(reply waiting) waiting {
 
 // sendRelease is runRelease without the record.
 func (l *Lease) sendRelease(ctx context.Context) (resp.Value, error) {
-	if l.rest() == 0 { // otherwise the lock stays taken, and nobody gives way
-		way := l.givingWay()
-		defer l.gaveWay(way)
+	if l.keepFor() == 0 { // otherwise the lock stays taken, and nobody gives way
+		way := l.releasePosition()
+		defer l.endStalePlace(way)
 		if l.single() {
 			return l.runSingle(ctx, way)
 		}
 	}
 	return l.client.scripts.RunInTime(ctx, l.target.name, func(last int64) *remote.Call {
-		if l.countsTwice() { // since the first request the machine has slept
+		if l.mayReleaseTwice() { // since the first request the machine has slept
 			return nil
 		}
 		return l.releaseCall(last)
@@ -50,31 +50,31 @@ func (l *Lease) runSingle(ctx context.Context, way position) (resp.Value, error)
 	c, t := l.client, l.target
 	ctx = remote.Dividing(ctx)
 	publish, known := c.channels.Publishing(t.kind.silent), c.channels.ListenersKnown(t.kind.silent)
-	args := []any{l.owner, publish, known, way.place, way.stand, l.repeated}
+	args := []any{l.owner, publish, known, way.place, way.stand, l.unanswered}
 	switch usual := publish == remote.PlainPublish && known == 1; {
-	case way.stand != standsApart || l.repeated:
+	case way.stand != standsNowhere || l.unanswered:
 	case usual: // each argument costs the server more than a hundredth of a pair
 		args = args[:1]
 	default:
 		args = args[:3]
 	}
-	v, err := t.kind.Single.Run(ctx, c.server, t.lined(append(t.keys(), l.latch)), args...)
-	if !remote.Refused(err) {
+	v, err := t.kind.Single.Run(ctx, c.server, t.withLine(append(t.baseKeys(), l.latch)), args...)
+	if !remote.TryAgain(err) {
 		return v, err
 	}
-	l.latchRefused()
-	return c.scripts.Divide(ctx, c.server, l.singleCall(way), err)
+	l.replaceLatch()
+	return c.scripts.RunMigrating(ctx, c.server, l.singleCall(way), err)
 }
 
 // releaseCall returns the call of runRelease, good until last.
 func (l *Lease) releaseCall(last int64) *remote.Call {
-	if rest := l.rest(); rest > 0 {
+	if rest := l.keepFor(); rest > 0 {
 		return l.keepCall(rest, last)
 	}
 	if l.single() {
-		return l.singleCall(l.givingWay())
+		return l.singleCall(l.releasePosition())
 	}
-	return l.countedCall(l.givingWay(), last)
+	return l.countedCall(l.releasePosition(), last)
 }
 
 // keepCall returns the call that releases l and leaves the lock to the server for rest, good until last. A repeat may come
@@ -82,9 +82,9 @@ func (l *Lease) releaseCall(last int64) *remote.Call {
 func (l *Lease) keepCall(rest time.Duration, last int64) *remote.Call {
 	c, t := l.client, l.target
 	x := l.callOf(t.kind.Keep)
-	x.Keys = append(t.keys(), l.latch)
+	x.Keys = append(t.baseKeys(), l.latch)
 	ms := (rest-1)/time.Millisecond + 1 // rounded up, without overflow
-	x.Args = []any{int64(ms), l.owner, c.channels.Publishing(t.kind.silent), latchLife.Milliseconds(), l.repeated, last, l.successor()}
+	x.Args = []any{int64(ms), l.owner, c.channels.Publishing(t.kind.silent), latchLife.Milliseconds(), l.unanswered, last, l.successor()}
 	return x
 }
 
@@ -92,7 +92,7 @@ func (l *Lease) keepCall(rest time.Duration, last int64) *remote.Call {
 func (l *Lease) singleCall(way position) *remote.Call {
 	c, k := l.client, l.target.kind
 	x := l.callOf(k.Single)
-	x.Args = []any{l.owner, c.channels.Publishing(k.silent), c.channels.ListenersKnown(k.silent), way.place, way.stand, l.repeated}
+	x.Args = []any{l.owner, c.channels.Publishing(k.silent), c.channels.ListenersKnown(k.silent), way.place, way.stand, l.unanswered}
 	return x
 }
 
@@ -100,12 +100,12 @@ func (l *Lease) singleCall(way position) *remote.Call {
 func (l *Lease) countedCall(way position, last int64) *remote.Call {
 	c, t := l.client, l.target
 	x := l.callOf(t.kind.Release)
-	x.MayCome, x.Holds = l.own().lastArrival(), l.own().tally(t.stored()).count
-	if (l.state == nil || l.state.once) && !l.repeated {
+	x.MayRunUntil, x.Holds = l.own().mayRun(), l.own().tally(t.storedKind()).count
+	if (l.state == nil || l.state.singleUse) && !l.unanswered {
 		last = 0 // the owner never comes back, and nothing has been sent before
 	}
-	x.Less = l.lessOf(x)
-	x.Args = []any{t.kept(c, l.state, l), l.owner, c.channels.Publishing(t.kind.silent), latchLife.Milliseconds(), l.repeated && l.state != nil, last}
+	x.ForTwoNodes = l.callForTwoNodes(x)
+	x.Args = []any{t.keptByOwner(c, l.state, l), l.owner, c.channels.Publishing(t.kind.silent), latchLife.Milliseconds(), l.unanswered && l.state != nil, last}
 	if x.Args = t.lineArgs(c, x.Args); t.line != "" {
 		x.Args = append(x.Args, way.place, way.stand)
 	}
@@ -115,39 +115,39 @@ func (l *Lease) countedCall(way position, last int64) *remote.Call {
 // callOf returns a call of a script that releases l, without arguments.
 func (l *Lease) callOf(release *script.Script) *remote.Call {
 	t := l.target
-	return &remote.Call{Script: release, Lock: t.remote(), Keys: l.own().keys(t, l.owner, l.latch), Leaves: true, Tells: true,
-		Apart: &l.unlatched, Owner: l.owner}
+	return &remote.Call{Script: release, Lock: t.remote(), Keys: l.own().keys(t, l.owner, l.latch), OnSource: true, MayFree: true,
+		RanApart: &l.maybeNoLatch, Owner: l.owner}
 }
 
-func (l *Lease) outerLease() int64 {
-	return l.client.table.outerLease(l.target, l.state, l)
+func (l *Lease) leaseOfOtherHolds() int64 {
+	return l.client.table.leaseOfOtherHolds(l.target, l.state, l)
 }
 
-// lessOf returns the release x of l for keys on two nodes. Permits are marked as ended, for the next client that asks to put them back.
+// callForTwoNodes returns the release x of l for keys on two nodes. Permits are marked as ended, for the next client that asks to put them back.
 // Any other lock is released alone: a queue is not told, and other readers keep the lock for as long as it would last.
-func (l *Lease) lessOf(x *remote.Call) func(context.Context) *remote.Call {
+func (l *Lease) callForTwoNodes(x *remote.Call) func(context.Context) *remote.Call {
 	t := l.target
 	return func(ctx context.Context) *remote.Call {
 		switch {
 		case t.kind.permits:
-			return &remote.Call{Script: t.kind.More["end"], Lock: t.remote(), Keys: []string{t.lease}, Args: []any{l.owner}}
-		case t.kind.isRead() && !l.outerReadsLast(ctx):
+			return &remote.Call{Script: t.kind.More["end"], Lock: t.remote(), Keys: []string{t.renewKey}, Args: []any{l.owner}}
+		case t.kind.isRead() && !l.extendOtherReads(ctx):
 			return nil
 		}
-		return x.Sparing()
+		return x.WithLockOnly()
 	}
 }
 
-// outerReadsLast extends the leases of the outer holds of a reader, which the script cannot do without their keys. It reports whether the
+// extendOtherReads extends the leases of the outer holds of a reader, which the script cannot do without their keys. It reports whether the
 // outer holds last.
-func (l *Lease) outerReadsLast(ctx context.Context) bool {
-	outer := l.outerLease()
+func (l *Lease) extendOtherReads(ctx context.Context) bool {
+	outer := l.leaseOfOtherHolds()
 	if l.state == nil || outer <= 0 {
 		return true
 	}
 	alive := false
-	for _, key := range kinds.ReadLeases(l.target.name, l.owner, l.own().tally(l.target.stored()).count-1) {
-		v, err := l.target.kind.Hold.Run(ctx, l.client.server, []string{key}, outer, readHold)
+	for _, key := range kinds.ReadLeases(l.target.name, l.owner, l.own().tally(l.target.storedKind()).count-1) {
+		v, err := l.target.kind.RenewRead.Run(ctx, l.client.server, []string{key}, outer, readHold)
 		renewed, bad := renewalOutcome(v, 0)
 		if cmp.Or(err, bad) != nil {
 			return false
@@ -157,27 +157,27 @@ func (l *Lease) outerReadsLast(ctx context.Context) bool {
 	return alive
 }
 
-// lateReleaseCall replaces a repeat that the server could count as a further release. The call leaves the Owner no more holds
+// releaseAsUndoCall replaces a repeat that the server could count as a further release. The call leaves the Owner no more holds
 // than the others, whatever ran before.
-func (l *Lease) lateReleaseCall() *remote.Call {
-	a := l.taking()
-	a.latch, a.last = l.latch, l.client.clocks.Last(l.target.name)
-	return a.undoCall(l, l.others())
+func (l *Lease) releaseAsUndoCall() *remote.Call {
+	a := l.asAcquire()
+	a.latch, a.lastMoment = l.latch, l.client.clocks.LastMoment(l.target.name)
+	return a.undoCall(l, l.otherHolds())
 }
 
-// others returns how many holds the tally counts besides the hold of l; 0 if none is alive.
-func (l *Lease) others() int64 {
-	if l.outerLease() == 0 {
+// otherHolds returns how many holds the tally counts besides the hold of l; 0 if none is alive.
+func (l *Lease) otherHolds() int64 {
+	if l.leaseOfOtherHolds() == 0 {
 		return 0
 	}
-	count := l.own().tally(l.target.stored()).count
-	if l.uncounted {
+	count := l.own().tally(l.target.storedKind()).count
+	if l.leftTally {
 		return count
 	}
 	return count - 1
 }
 
-// taking returns the acquire of l, for an undo in place of a release.
-func (l *Lease) taking() acquire {
+// asAcquire returns the acquire of l, for an undo in place of a release.
+func (l *Lease) asAcquire() acquire {
 	return acquire{client: l.client, target: l.target, lease: l.term, owner: l.owner, state: l.state}
 }

@@ -31,9 +31,9 @@ func (l *Lease) firstLatch() string {
 	return newLatch(l.target)
 }
 
-// latchRefused handles the refusal of a single release by a node of a migrating slot.
-func (l *Lease) latchRefused() {
-	if !l.repeated {
+// replaceLatch handles the refusal of a single release by a node of a migrating slot.
+func (l *Lease) replaceLatch() {
+	if !l.unanswered {
 		l.client.cleanup.DeleteLatch(l.target.name, l.latch)
 		l.latch = newLatch(l.target)
 	}
@@ -51,27 +51,27 @@ func (l *Lease) unsure(sent clock.Instant, err error) bool {
 // noteUnsure notes that a request sent at an instant may still take effect. part: a part of the script has run, so the server may have
 // changed the hold without leaving the latch.
 func (l *Lease) noteUnsure(sent clock.Instant, part bool) {
-	if !l.repeated {
-		l.repeated, l.doubted = true, sent
+	if !l.unanswered {
+		l.unanswered, l.unansweredSince = true, sent
 	}
-	l.unlatched = l.unlatched || part
+	l.maybeNoLatch = l.maybeNoLatch || part
 }
 
-// countsTwice reports whether a repeat may take a further hold of the Owner: an earlier request has left no latch, or none that lasts.
-func (l *Lease) countsTwice() bool {
-	return l.state != nil && (l.unlatched || l.uncounted || l.forgotten())
+// mayReleaseTwice reports whether a repeat may take a further hold of the Owner: an earlier request has left no latch, or none that lasts.
+func (l *Lease) mayReleaseTwice() bool {
+	return l.state != nil && (l.maybeNoLatch || l.leftTally || l.latchMayBeGone())
 }
 
-// forgotten reports whether the server may forget the first request without an answer before a repeat arrives, also because the machine
+// latchMayBeGone reports whether the server may forget the first request without an answer before a repeat arrives, also because the machine
 // has slept.
-func (l *Lease) forgotten() bool {
-	return l.repeated && l.doubted.Elapsed(l.client.now()) > latchLife/2
+func (l *Lease) latchMayBeGone() bool {
+	return l.unanswered && l.unansweredSince.Elapsed(l.client.now()) > latchLife/2
 }
 
-// leaveLatch is done with the latch, as the outcome is known. released: the request has set the latch.
-func (l *Lease) leaveLatch(released bool) {
+// finishLatch is done with the latch, as the outcome is known. released: the request has set the latch.
+func (l *Lease) finishLatch(released bool) {
 	u, name := l.client.cleanup, l.target.name
-	if l.unlatched && l.state == nil { // the script may have left the lease of a reader on another node
+	if l.maybeNoLatch && l.state == nil { // the script may have left the lease of a reader on another node
 		for _, key := range l.readLeases() {
 			u.DeleteLatch(name, key)
 		}
@@ -79,7 +79,7 @@ func (l *Lease) leaveLatch(released bool) {
 	switch {
 	case l.single():
 		u.KeepLatch(name, l.latch)
-	case released && (l.state == nil || !l.repeated):
+	case released && (l.state == nil || !l.unanswered):
 		u.DeleteLatch(name, l.latch)
 	}
 }

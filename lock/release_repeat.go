@@ -15,8 +15,8 @@ import (
 func (l *Lease) repeat(turn *ownedLock, cause error) error {
 	l.warn("release not confirmed, and repeated in the background", "error", cause)
 	l.repeats = cleanup.NewJob(&repeat{lease: l}, l.serverEnd(), turn != nil)
-	if l.repeated && !errors.Is(cause, errDoubted) { // while a request may arrive, the Owner takes no further hold
-		l.repeats.Doubt()
+	if l.unanswered && !errors.Is(cause, errDoubted) { // while a request may arrive, the Owner takes no further hold
+		l.repeats.NoteUnanswered()
 	}
 	if !l.client.cleanup.Add(l.repeats) {
 		l.repeats = nil
@@ -41,17 +41,17 @@ func (l *Lease) awaitRepeats(ctx context.Context) error {
 
 // keepReleased has cleanup send the confirmed release again if the server is replaced by a replica that may not know of it.
 func (l *Lease) keepReleased() {
-	if c := l.client; c.remote.Failover != nil && (l.state == nil || l.state.once) && l.limits.least == 0 {
-		c.cleanup.Keep(&undone{l.taking(), l.serverEnd()})
+	if c := l.client; c.remote.Failover != nil && (l.state == nil || l.state.singleUse) && l.limits.atLeast == 0 {
+		c.cleanup.Keep(&undone{l.asAcquire(), l.serverEnd()})
 	}
 }
 
 // repeat is the work of repeating a release.
 type repeat struct {
-	lease  *Lease
-	sent   clock.Instant // the time before the last request
-	late   bool          // the last request was a late release
-	behind string        // the latch of a late release to be sent afterwards, for requests that may still arrive; "" for none
+	lease    *Lease
+	sent     clock.Instant // the time before the last request
+	asUndo   bool          // the last request was a late release
+	oldLatch string        // the latch of a late release to be sent afterwards, for requests that may still arrive; "" for none
 }
 
 func (p *repeat) Name() string       { return p.lease.target.name }
@@ -60,11 +60,11 @@ func (p *repeat) Size() int          { return p.lease.size() }
 func (p *repeat) background() (Change, *kind) {
 	return BackgroundRelease, p.lease.target.kind
 }
-func (p *repeat) Turn() chan struct{} { return p.lease.own().asTurn() }
+func (p *repeat) Turn() chan struct{} { return p.lease.own().turnChannel() }
 
 // Needed ends a late release if the server has none of its owner's holds of that time.
 func (p *repeat) Needed() (left bool, outcome error) {
-	if p.lease.counted() {
+	if p.lease.mayBeHeld() {
 		return true, nil
 	}
 	return false, p.settle(p.lease.notHeld())
@@ -74,19 +74,19 @@ func (p *repeat) Needed() (left bool, outcome error) {
 func (p *repeat) Call() *remote.Call {
 	l := p.lease
 	p.sent = l.client.now()
-	if p.late = l.countsTwice(); p.late {
-		return l.lateReleaseCall()
+	if p.asUndo = l.mayReleaseTwice(); p.asUndo {
+		return l.releaseAsUndoCall()
 	}
-	return l.releaseCall(l.client.clocks.Last(p.Name()))
+	return l.releaseCall(l.client.clocks.LastMoment(p.Name()))
 }
 
 func (p *repeat) Answered(v resp.Value, _ bool) cleanup.Result {
 	l := p.lease
 	switch {
-	case p.late && p.behind != "":
-		l.latch, p.behind = p.behind, ""
+	case p.asUndo && p.oldLatch != "":
+		l.latch, p.oldLatch = p.oldLatch, ""
 		return cleanup.Result{}
-	case p.late: // an earlier request may have run in its place, and have left holds that have ended since
+	case p.asUndo: // an earlier request may have run in its place, and have left holds that have ended since
 		l.recordEnd(true)
 		return cleanup.Result{Done: true, Outcome: p.settle(l.releasedLate())}
 	}
@@ -107,8 +107,8 @@ func (p *repeat) settle(outcome error) error {
 func (p *repeat) Unsure(part bool) {
 	l := p.lease
 	l.noteUnsure(p.sent, part)
-	if part && p.late { // which may have left its latch and changed nothing
-		p.behind = cmp.Or(p.behind, l.latch)
+	if part && p.asUndo { // which may have left its latch and changed nothing
+		p.oldLatch = cmp.Or(p.oldLatch, l.latch)
 		l.latch = newLatch(l.target)
 	}
 }
@@ -116,7 +116,7 @@ func (p *repeat) Unsure(part bool) {
 func (p *repeat) Finish(error) {
 	p.lease.releasing.Lock()
 	p.lease.repeats = nil
-	p.lease.uncount()
+	p.lease.leaveTally()
 	p.lease.releasing.Unlock()
 	p.lease.client.table.forget(p.lease)
 }

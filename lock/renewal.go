@@ -67,10 +67,10 @@ func (l *Lease) firstDue() time.Time {
 
 // dueBy returns due, or the end by AtMost if earlier.
 func (l *Lease) dueBy(due time.Time) time.Time {
-	if l.limits.most == 0 {
+	if l.limits.atMost == 0 {
 		return due
 	}
-	return clock.Earlier(due, l.since.Time.Add(l.limits.most))
+	return clock.Earlier(due, l.grantedAt.Time.Add(l.limits.atMost))
 }
 
 // beginRenewal marks a renewal as under way. It reports false if the lease is over.
@@ -146,7 +146,7 @@ const (
 // If replicas acknowledge acquires, they also acknowledge renewals, all at once. An unacknowledged renewal is an error,
 // because the next master might end the lease before the holder does.
 func (r renewals) ask(ctx context.Context, leases []*Lease, ms int64) []answer {
-	asked, others := ofReaders(leases)
+	asked, others := mergeReaders(leases)
 	answers := r.askEach(ctx, asked, ms)
 	for _, a := range answers {
 		for _, l := range others[a.Lease] {
@@ -156,9 +156,9 @@ func (r renewals) ask(ctx context.Context, leases []*Lease, ms int64) []answer {
 	return answers
 }
 
-// ofReaders returns leases with one lease for each Owner's read holds of a lock, and the others by that one. The request for one names
+// mergeReaders returns leases with one lease for each Owner's read holds of a lock, and the others by that one. The request for one names
 // all holds of the Owner, so the work of a request for each would grow with the square of their number.
-func ofReaders(leases []*Lease) (asked []*Lease, others map[*Lease][]*Lease) {
+func mergeReaders(leases []*Lease) (asked []*Lease, others map[*Lease][]*Lease) {
 	shared := func(l *Lease) bool { return l.state != nil && l.target.kind.isRead() }
 	if !slices.ContainsFunc(leases, shared) {
 		return leases, nil
@@ -191,7 +191,7 @@ func (r renewals) askEach(ctx context.Context, leases []*Lease, ms int64) []answ
 		for range batch {
 			a := answers[0]
 			answers = answers[1:]
-			if len(batch) == 1 || !remote.Refused(a.Err) {
+			if len(batch) == 1 || !remote.TryAgain(a.Err) {
 				known = append(known, a)
 				continue
 			}
@@ -200,7 +200,7 @@ func (r renewals) askEach(ctx context.Context, leases []*Lease, ms int64) []answ
 	}
 	known = append(known, r.run(ctx, alone, renewCalls(alone, ms), ms)...)
 	r.askElsewhere(ctx, known, ms)
-	r.askReaders(ctx, known, ms)
+	r.askReaderKeys(ctx, known, ms)
 	return known
 }
 
@@ -230,21 +230,21 @@ func (r renewals) askElsewhere(ctx context.Context, answers []answer, ms int64) 
 // readHold is the value of the key with the lease of a reader's hold.
 const readHold = "1"
 
-// askReaders asks again for the readers among refused answers, each key by itself. While a slot migrates, the keys of a lock may be on two
+// askReaderKeys asks again for the readers among refused answers, each key by itself. While a slot migrates, the keys of a lock may be on two
 // nodes, and no node runs a script for a key that is on neither: the key of a hold that has ended, or all keys of a lock that is gone. Other
 // answers stay as they are.
 //
 // The holds go first: until their leases are longer, other readers that leave may shorten the lock's.
-func (r renewals) askReaders(ctx context.Context, answers []answer, ms int64) {
+func (r renewals) askReaderKeys(ctx context.Context, answers []answer, ms int64) {
 	for i := range answers {
 		a := &answers[i]
 		k := a.Lease.target.kind
-		if !remote.Refused(a.Err) || !k.isRead() {
+		if !remote.TryAgain(a.Err) || !k.isRead() {
 			continue
 		}
 		alive := int64(0)
 		for _, key := range a.Lease.readLeases() {
-			*a = r.askKey(ctx, a.Lease, k.Hold, key, readHold, ms)
+			*a = r.askKey(ctx, a.Lease, k.RenewRead, key, readHold, ms)
 			if a.Err != nil {
 				break
 			}
@@ -257,7 +257,7 @@ func (r renewals) askReaders(ctx context.Context, answers []answer, ms int64) {
 		if alive < 1 {
 			term = checkOnly
 		}
-		*a = r.askKey(ctx, a.Lease, k.twin.Renew, a.Lease.target.lease, a.Lease.owner, term)
+		*a = r.askKey(ctx, a.Lease, k.twin.Renew, a.Lease.target.renewKey, a.Lease.owner, term)
 		if a.Err == nil && a.Outcome == 1 && alive < 1 {
 			a.Outcome = 0
 		}
@@ -342,7 +342,7 @@ func (l *Lease) size() int {
 	switch k := l.target.kind; {
 	case k.permits:
 		return len(l.owner) / permitSize
-	case k.parted:
+	case k.divisible:
 		return strings.Count(l.owner, " ")
 	}
 	return 1
@@ -369,7 +369,7 @@ func renewCall(leases []*Lease, ms int64) script.Call {
 	args := make([]any, 1, 1+len(leases))
 	args[0] = ms
 	for i, l := range leases {
-		keys[i] = l.target.lease
+		keys[i] = l.target.renewKey
 		args = append(args, l.owner)
 	}
 	return leases[0].target.kind.Renew.Call(append(keys, holds...), args...)
@@ -382,7 +382,7 @@ func (l *Lease) readLeases() []string {
 	}
 	holds := int64(1)
 	if l.state != nil {
-		holds = max(holds, l.own().tally(l.target.stored()).most)
+		holds = max(holds, l.own().tally(l.target.storedKind()).maxCount)
 	}
 	return kinds.ReadLeases(l.target.name, l.owner, holds)
 }

@@ -31,8 +31,8 @@ type acquire struct {
 	since    time.Time // the start of the wait
 	deadline time.Time // of the context; zero if the context has none
 
-	latch string // the latch of the last attempt, or ""; an undo of the attempt leaves this key
-	last  int64  // the latest time at which a sent request may take effect, by the server's clock, in ms
+	latch      string // the latch of the last attempt, or ""; an undo of the attempt leaves this key
+	lastMoment int64  // the latest time at which a sent request may take effect, by the server's clock, in ms
 }
 
 // request is one Lock or TryLock, or the counterpart of a kind without leases.
@@ -40,11 +40,11 @@ type request struct {
 	acquire
 
 	// Constant.
-	limits  limits
-	renewed bool                      // the watchdog is to renew the lease
-	standby bool                      // see Standby
-	via     func(conn.Doer) conn.Doer // of a vote for a Redlock, which is in no line: wraps the Doer that sends the acquire; nil for none
-	traced  *acquiring                // for the Trace; nil if not traced
+	limits   limits
+	renewed  bool                      // the watchdog is to renew the lease
+	standby  bool                      // see Standby
+	wrapDoer func(conn.Doer) conn.Doer // of a vote for a Redlock, which is in no line: wraps the Doer that sends the acquire; nil for none
+	traced   *acquiring                // for the Trace; nil if not traced
 
 	// The course of the attempts.
 	turn   *ownedLock    // the turn of the Owner, during an attempt; nil without
@@ -61,22 +61,22 @@ type request struct {
 // Invariant: answer is the last answer that the server gave, also to others of the line for a request that has asked nothing. failure
 // counts only without an answer.
 type denial struct {
-	answer  error         // ErrNotAcquired if the server has refused, or has granted too late; or too few replicas acknowledged; nil without an answer
-	failure error         // of the last attempt; nil if it was refused
-	ends    time.Duration // the end of the lease last reported by a refusal, as clocks.Age; 0 if unknown
-	holder  *seenHolder   // the last answer about a holder elsewhere, of a waiter in a queue; nil for none
+	answer    error         // ErrNotAcquired if the server has refused, or has granted too late; or too few replicas acknowledged; nil without an answer
+	failure   error         // of the last attempt; nil if it was refused
+	leaseEnds time.Duration // the end of the lease last reported by a refusal, as clocks.Age; 0 if unknown
+	holder    *seenHolder   // the last answer about a holder elsewhere, of a waiter in a queue; nil for none
 }
 
 // refused reports whether the last answer was a refusal.
 func (d *denial) refused() bool { return d.answer == ErrNotAcquired }
 
-// noteRefusal records a refusal, or a grant that came too late.
-func (d *denial) noteRefusal() { d.answer = ErrNotAcquired }
+// refuse records a refusal, or a grant that came too late.
+func (d *denial) refuse() { d.answer = ErrNotAcquired }
 
-// learn records the last answer to the line in front of a request. The caller has table.mu.
-func (d *denial) learn(line *entry) {
+// learnFrom records the last answer to the line in front of a request. The caller has table.mu.
+func (d *denial) learnFrom(line *entry) {
 	if d.failure = line.failure; d.failure == nil {
-		d.noteRefusal()
+		d.refuse()
 	}
 }
 
@@ -94,7 +94,7 @@ func (r *request) fill(c *Client, t *target, opts []Option) error {
 			}
 			r.lease, r.renewed = o.lease.Truncate(time.Millisecond), false
 		}
-		r.limits.set(o.limit, o.limited)
+		r.limits.set(o.limit, o.limitValue)
 		if o.hasOwner {
 			if o.owner == nil || o.owner.client != c.id {
 				return invalidf("the Owner was not made by this Client")
@@ -107,10 +107,10 @@ func (r *request) fill(c *Client, t *target, opts []Option) error {
 	}
 	if r.state == nil && t.kind.queued {
 		r.state = c.NewOwner().state
-		r.state.once = true
+		r.state.singleUse = true
 	}
 	if r.state != nil && t.values != "" {
-		r.target = t.owned(r.state)
+		r.target = t.forOwner(r.state)
 	}
 	r.owner = r.newOwner()
 	return nil
@@ -152,7 +152,7 @@ func (r *request) checkLimits() error {
 	if r.target.kind.unowned {
 		return nil
 	}
-	if r.limits.least != 0 && r.state != nil {
+	if r.limits.atLeast != 0 && r.state != nil {
 		return invalidf("AtLeast with an Owner, who could take the lock again")
 	}
 	if r.renewed {
@@ -167,11 +167,11 @@ func (a *acquire) keys(dst []string) []string {
 	case t.kind.Reads:
 		return a.own().keys(t, a.owner, a.latch)
 	case a.latch == "":
-		return t.seeing(dst)
+		return t.appendInfoKeys(dst)
 	case t.kind.permits: // their grants call the next in the line
-		return t.lined(append(t.handOverKeys(dst), a.latch))
+		return t.withLine(append(t.appendHandOverKeys(dst), a.latch))
 	default:
-		return t.lined(append(t.seeing(dst), a.latch))
+		return t.withLine(append(t.appendInfoKeys(dst), a.latch))
 	}
 }
 
@@ -195,7 +195,7 @@ func (a *acquire) wish() wish {
 		rules:     rules{c.cfg.PreferWriters, c.cfg.PlainTokens, c.cfg.TokenLife},
 	}
 	if t.kind.Token != nil {
-		w.token = a.own().tally(t.stored()).token
+		w.token = a.own().tally(t.storedKind()).token
 	}
 	if t.kind.queued {
 		w.wait, w.inQueue = a.queueWait(), a.inQueue()
@@ -203,12 +203,12 @@ func (a *acquire) wish() wish {
 	return w
 }
 
-// endDoubt ends the doubt after a grant, or after the undo has begun.
-func (r *request) endDoubt() {
+// endUnsure ends the doubt after a grant, or after the undo has begun.
+func (r *request) endUnsure() {
 	c := r.client
 	if r.unsure {
 		r.unsure = false
-		c.calls.Leave(r.permits)
+		c.acquires.Leave(r.permits)
 	}
 }
 
@@ -235,7 +235,7 @@ func (a *acquire) inQueue() (queued bool) {
 	a.client.table.mu.Lock()
 	defer a.client.table.mu.Unlock()
 	for i := range a.state.queued {
-		if q := &a.state.queued[i]; q.key == a.target.key() {
+		if q := &a.state.queued[i]; q.key == a.target.awaitedAs() {
 			q.asked, queued = true, true
 		}
 	}
@@ -257,20 +257,20 @@ type waiter struct {
 	request // a holder who has claimed the waiter reads it
 
 	// Constant.
-	left     time.Duration // remaining lease of the holder at the start of the wait
-	sighting sighting      // of the parked watch, before the first attempt
-	entry    *entry        // entry of the line
-	wake     chan struct{} // buffered, 1: signalled after a change of front, claim or head
+	left  time.Duration // remaining lease of the holder at the start of the wait
+	mark  watchMark     // of the parked watch, before the first attempt
+	entry *entry        // entry of the line
+	wake  chan struct{} // buffered, 1: signalled after a change of front, claim or head
 
 	front atomic.Bool             // the waiter stands at the front
 	claim claim.Claim[handedOver] // may be changed by others too
 	head  *head                   // owned by the waiter at the front
 	timer *time.Timer             // for the next look; nil before the waiter is at the front
 
-	questions questions // owned by the waiter at the front
-	late      time.Time // the first grant that arrived expired, if all grants since then did so; owned by the waiter
+	questions    questions // owned by the waiter at the front
+	expiredSince time.Time // the first grant that arrived expired, if all grants since then did so; owned by the waiter
 
-	counted     bool // in Client.queued; constant after newWaiter
+	inWaiters   bool // in Client.queued; constant after newWaiter
 	inLine      bool // of this process, so not in a queue; only the waiter uses it
 	behindSetup bool // stands behind a waiter for the setup of permits, and does not wait for the setup itself; constant after newWaiter
 
@@ -284,14 +284,14 @@ type head struct {
 	took   time.Duration // by the last attempt with an answer, at most mostTime
 }
 
-// sighting is a parked watch and the number of its events so far; zero for none.
-type sighting struct {
+// watchMark is a parked watch and the number of its events so far; zero for none.
+type watchMark struct {
 	watch  *pubsub.Watch
 	events uint64
 }
 
 // unchanged reports whether watch is the same, is subscribed, and has no new events.
-func (s sighting) unchanged(watch *pubsub.Watch) bool {
+func (s watchMark) unchanged(watch *pubsub.Watch) bool {
 	if s.watch != watch {
 		return false
 	}
@@ -318,24 +318,24 @@ type grant struct {
 // handedOver is the outcome of a hand-over for the waiter.
 type handedOver struct {
 	grant
-	granted bool
-	unknown bool   // no reply, or an unexpected reply
-	owner   string // the owner of the continuing hold; "" for the waiter's own
-	latch   string // an undo leaves this key
-	last    int64  // the latest time at which the hand-over may take effect
+	granted    bool
+	unknown    bool   // no reply, or an unexpected reply
+	owner      string // the owner of the continuing hold; "" for the waiter's own
+	latch      string // an undo leaves this key
+	lastMoment int64  // the latest time at which the hand-over may take effect
 }
 
 // shareGrant signals the waiters able to share the lock just acquired by r: all waiters of a kind for everybody, and waiters
 // of the same owner for other kinds.
 func (r *request) shareGrant() {
 	c := r.client
-	all := r.target.kind.others == everybody
+	all := r.target.kind.afterGrant == wakeAll
 	if !all && r.state == nil {
 		return
 	}
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
-	key := r.target.key()
+	key := r.target.awaitedAs()
 	if e := c.table.entries[key]; e != nil {
 		for w := e.first; w != nil; w = w.next {
 			if all || w.state == r.state {

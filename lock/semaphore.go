@@ -22,13 +22,13 @@ import (
 
 var semaphoreKind = &kinds.Lazy[*kind]{Make: func() *kind {
 	return &kind{
-		Kind:    kinds.Semaphore.Get(),
-		args:    func(w wish) []any { return []any{w.permits, w.setup} },
-		parse:   parseSemaphore,
-		owner:   func(int) string { return "" },
-		others:  next,
-		unowned: true,
-		permits: true,
+		Kind:       kinds.Semaphore.Get(),
+		args:       func(w wish) []any { return []any{w.permits, w.setup} },
+		parse:      parseSemaphore,
+		owner:      func(int) string { return "" },
+		afterGrant: wakeNext,
+		unowned:    true,
+		permits:    true,
 	}
 }}
 
@@ -201,21 +201,21 @@ const (
 // time until which the request is valid, and what a script needs for the line. The script returns a number.
 type change struct {
 	cleanup.Simple
-	client  *Client
-	target  *target
-	script  *script.Script
-	keys    []string
-	args    []any
-	latch   string
-	tells   bool          // may wake waiters
-	atZero  bool          // with tells: only with the outcome 0
-	start   clock.Instant // before the first request
-	returns int           // permits given back
-	gives   bool          // gives something back: changes of this sort may be made in any order
-	master  master        // the server before the first request
-	unsure  bool          // a request had no reply, and may still arrive
-	last    int64         // the latest time at which a request is valid, by the server's clock, in ms
-	outcome int64         // once answered
+	client     *Client
+	target     *target
+	script     *script.Script
+	keys       []string
+	args       []any
+	latch      string
+	tells      bool          // may wake waiters
+	atZero     bool          // with tells: only with the outcome 0
+	start      clock.Instant // before the first request
+	returns    int           // permits given back
+	gives      bool          // gives something back: changes of this sort may be made in any order
+	master     master        // the server before the first request
+	unsure     bool          // a request had no reply, and may still arrive
+	lastMoment int64         // the latest time at which a request is valid, by the server's clock, in ms
+	outcome    int64         // once answered
 }
 
 // change runs an operation of the kind and returns the result of its script. Unconfirmed changes are repeated: first
@@ -245,7 +245,7 @@ func (h *Handle) makeChange(ctx context.Context, operation string, givesBack boo
 		ctx, done = context.WithTimeout(ctx, bounds.Max)
 	}
 	defer done()
-	x := &change{client: c, target: t, script: t.kind.More[operation], keys: t.keys(), args: args, latch: newLatch(t), start: c.now(), gives: givesBack}
+	x := &change{client: c, target: t, script: t.kind.More[operation], keys: t.baseKeys(), args: args, latch: newLatch(t), start: c.now(), gives: givesBack}
 	x.tells = t.kind.permits && operation != "drain" || operation == "down" || operation == "delete"
 	x.atZero = operation == "down"
 	if operation == "set" { // a script of semaphores of all kinds
@@ -292,8 +292,8 @@ func (x *change) begin(ctx context.Context) (*cleanup.Job, error) {
 	case err == nil:
 		return nil, nil
 	case x.unsure:
-	case !x.gives, remote.Final(err), failed && !passing(err):
-		return nil, c.refused(x.target.name, err)
+	case !x.gives, remote.Final(err), failed && !temporary(err):
+		return nil, c.failed(x.target.name, err)
 	}
 	j := cleanup.NewJob(x, time.Now().Add(changeFor), false)
 	c.cleanup.Take(j)
@@ -311,7 +311,7 @@ func (x *change) send(ctx context.Context) error {
 }
 
 func (x *change) call(last int64) *remote.Call {
-	x.last = max(x.last, last)
+	x.lastMoment = max(x.lastMoment, last)
 	return x.callBy(last)
 }
 
@@ -323,8 +323,8 @@ func (x *change) callBy(last int64) *remote.Call {
 	if n := x.number(); n > 0 { // Redisson wakes as many waiters
 		l.Message = strconv.Itoa(n)
 	}
-	return &remote.Call{Script: x.script, Lock: l, Keys: t.lined(append(slices.Clone(x.keys), x.latch)), Args: t.lineArgs(c, args),
-		Tells: x.tells, AtZero: x.atZero}
+	return &remote.Call{Script: x.script, Lock: l, Keys: t.withLine(append(slices.Clone(x.keys), x.latch)), Args: t.lineArgs(c, args),
+		MayFree: x.tells, FreesAtZero: x.atZero}
 }
 
 // answered records the server's reply. An unexpected reply is an error.
@@ -335,11 +335,11 @@ func (x *change) answered(v resp.Value) error {
 		return fmt.Errorf("lock: unexpected reply to a change, of kind %v", v.Kind())
 	}
 	x.outcome = n
-	c, last := x.client, x.last
+	c, last := x.client, x.lastMoment
 	kept := x.gives && x.master != (master{})
 	if kept {
 		last += cleanup.ChangeFor.Milliseconds()
-		again := &changeAgain{change: x, last: last, until: time.Now().Add(cleanup.ChangeFor), counted: new(atomic.Pointer[master])}
+		again := &changeAgain{change: x, lastMoment: last, until: time.Now().Add(cleanup.ChangeFor), counted: new(atomic.Pointer[master])}
 		again.counted.Store(&x.master)
 		c.cleanup.KeepChange(again)
 	}
@@ -377,11 +377,11 @@ func (c *Client) masterOf(ctx context.Context, name string) master {
 // changeAgain is the work of sending a confirmed change to a replica in the server's place, for as long as the servers keep the latch.
 type changeAgain struct {
 	cleanup.Simple
-	change  *change
-	last    int64                   // the end of the latch, ChangeFor later than without replicas
-	until   time.Time               // the end of the repetitions
-	counted *atomic.Pointer[master] // the last server to confirm the change
-	next    master                  // the server of this repetition
+	change     *change
+	lastMoment int64                   // the end of the latch, ChangeFor later than without replicas
+	until      time.Time               // the end of the repetitions
+	counted    *atomic.Pointer[master] // the last server to confirm the change
+	next       master                  // the server of this repetition
 }
 
 // Again sends the change to another server only, or to one that was not the master for a while: the same one may have lost its data with the
@@ -402,11 +402,11 @@ func (a *changeAgain) Again(ctx context.Context) (w cleanup.Work, until time.Tim
 
 func (a *changeAgain) Name() string       { return a.change.target.name }
 func (a *changeAgain) Rank() cleanup.Rank { return cleanup.Change }
-func (a *changeAgain) Call() *remote.Call { return a.change.callBy(a.last) }
+func (a *changeAgain) Call() *remote.Call { return a.change.callBy(a.lastMoment) }
 
 func (a *changeAgain) Answered(resp.Value, bool) cleanup.Result {
 	a.counted.Store(&a.next)
-	a.change.client.cleanup.SettleLatch(a.Name(), a.change.latch, true, a.last)
+	a.change.client.cleanup.SettleLatch(a.Name(), a.change.latch, true, a.lastMoment)
 	return cleanup.Result{Done: true}
 }
 
@@ -416,7 +416,7 @@ func (x *change) Name() string                { return x.target.name }
 func (x *change) Rank() cleanup.Rank          { return cleanup.Change }
 func (x *change) background() (Change, *kind) { return BackgroundChange, x.target.kind }
 func (x *change) Unsure(bool)                 { x.unsure = true }
-func (x *change) Call() *remote.Call          { return x.call(x.client.clocks.Last(x.target.name)) }
+func (x *change) Call() *remote.Call          { return x.call(x.client.clocks.LastMoment(x.target.name)) }
 
 // Needed ends a change if the server may no longer recognize a repeat, including time asleep.
 func (x *change) Needed() (left bool, outcome error) {

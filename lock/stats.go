@@ -66,7 +66,7 @@ func (c *Client) Held() []HeldLease {
 		if l.Err() == nil {
 			held = append(held, HeldLease{
 				Name: l.Name(), Kind: l.Kind(), Owner: l.Owner(), Token: l.token,
-				Since: l.since.Time, Age: l.age(), ValidUntil: l.ValidUntil(), Renewed: l.renewed,
+				Since: l.grantedAt.Time, Age: l.age(), ValidUntil: l.ValidUntil(), Renewed: l.renewed,
 			})
 		}
 	}

@@ -136,7 +136,7 @@ func (b *table) register(l *Lease) bool {
 	if b.closed {
 		return false
 	}
-	e := b.entryLocked(l.target.hold())
+	e := b.entryLocked(l.target.heldAs())
 	if l.next = e.leases; l.next != nil {
 		l.next.prev = l
 	}
@@ -153,7 +153,7 @@ func (b *table) forget(l *Lease) {
 		return
 	}
 	l.listed = false
-	key := l.target.hold()
+	key := l.target.heldAs()
 	e := b.entries[key]
 	if l.prev != nil {
 		l.prev.next = l.next
@@ -199,19 +199,19 @@ func (b *table) holdsOf(key entryKey, owner string, except *Lease) []*Lease {
 // holds reports whether owner has holds of a lock.
 func (b *table) holds(key entryKey, owner string) bool { return len(b.holdsOf(key, owner, nil)) > 0 }
 
-// besides returns the leases of state's owner on t, or on values of t, without except.
-func (b *table) besides(t *target, state *ownerState, except *Lease) []*Lease {
-	return slices.DeleteFunc(b.holdsOf(t.hold(), "", except), func(l *Lease) bool { return l.state != state || !t.shares(l.target) })
+// otherLeases returns the leases of state's owner on t, or on values of t, without except.
+func (b *table) otherLeases(t *target, state *ownerState, except *Lease) []*Lease {
+	return slices.DeleteFunc(b.holdsOf(t.heldAs(), "", except), func(l *Lease) bool { return l.state != state || !t.overlaps(l.target) })
 }
 
-// outerLease returns the lease in ms that the lock should have after the end of a hold of state's owner: the
+// leaseOfOtherHolds returns the lease in ms that the lock should have after the end of a hold of state's owner: the
 // longest remaining lease of the owner's other holds, or 0 without other holds.
-func (b *table) outerLease(t *target, state *ownerState, except *Lease) int64 {
+func (b *table) leaseOfOtherHolds(t *target, state *ownerState, except *Lease) int64 {
 	if state == nil {
 		return 0
 	}
 	var longest time.Duration
-	for _, l := range b.besides(t, state, except) {
+	for _, l := range b.otherLeases(t, state, except) {
 		longest = max(longest, l.neededFor())
 	}
 	return inMilliseconds(longest)

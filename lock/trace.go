@@ -194,8 +194,8 @@ func (a *acquiring) note(change func(end *AcquireEnd)) {
 	}
 }
 
-// stood records the end of the wait behind other callers of the process.
-func (a *acquiring) stood(since time.Time) {
+// leftLine records the end of the wait behind other callers of the process.
+func (a *acquiring) leftLine(since time.Time) {
 	a.note(func(end *AcquireEnd) { end.InLine = time.Since(since) })
 }
 
@@ -296,7 +296,7 @@ func (r *releasing) end(ctx context.Context, end ReleaseEnd) {
 
 // beginRelease reports the release of l.
 func (h *holding) beginRelease(ctx context.Context, begin time.Time, l *Lease) (context.Context, releasing) {
-	return h.trace.beginRelease(ctx, begin, ReleaseStart{Client: l.client, Held: l, Kind: l.Kind(), Name: l.Name(), Part: h.part, Age: begin.Sub(l.since.Time)})
+	return h.trace.beginRelease(ctx, begin, ReleaseStart{Client: l.client, Held: l, Kind: l.Kind(), Name: l.Name(), Part: h.part, Age: begin.Sub(l.grantedAt.Time)})
 }
 
 func releaseOutcome(err error) Outcome {

@@ -41,12 +41,12 @@ func (r *request) undoBoth(behind *acquire, start clock.Instant, late bool) {
 	}
 	turn := r.turn != nil
 	r.turn = nil
-	work := &undo{acquire: r.acquire, late: late || r.unsure}
+	work := &undo{acquire: r.acquire, mayArrive: late || r.unsure}
 	if behind != nil {
-		work.behind = &undo{acquire: *behind}
+		work.then = &undo{acquire: *behind}
 	}
 	c.cleanup.Take(cleanup.NewJob(work, r.goneBy(start.Time).Add(remote.Arrival), turn))
-	r.endDoubt()
+	r.endUnsure()
 	if r.state == nil && !r.target.kind.unowned {
 		r.owner = r.newOwner()
 	}
@@ -64,20 +64,20 @@ func (a *acquire) goneBy(at time.Time) time.Time {
 type undo struct {
 	cleanup.Simple
 	acquire
-	behind *undo // done afterwards; nil for none
-	late   bool  // the acquire may still arrive, and must find its latch
+	then      *undo // done afterwards; nil for none
+	mayArrive bool  // the acquire may still arrive, and must find its latch
 }
 
 func (u *undo) Name() string                { return u.target.name }
 func (u *undo) Rank() cleanup.Rank          { return cleanup.Undo }
-func (u *undo) Turn() chan struct{}         { return u.own().asTurn() }
+func (u *undo) Turn() chan struct{}         { return u.own().turnChannel() }
 func (u *undo) background() (Change, *kind) { return BackgroundUndo, u.target.kind }
 func (u *undo) Count(g *cleanup.Abandoned) {
 	g.Acquires, g.Permits = g.Acquires+1, g.Permits+u.permits
 }
 
 func (u *undo) Size() int {
-	if u.target.kind.parted {
+	if u.target.kind.divisible {
 		return max(1, u.permits)
 	}
 	return 1
@@ -89,8 +89,8 @@ func (u *undo) Unsure(part bool) {
 	if !part || u.target.kind.unowned {
 		return
 	}
-	if u.late {
-		u.behind, u.late = &undo{acquire: u.acquire, late: true, behind: u.behind}, false
+	if u.mayArrive {
+		u.then, u.mayArrive = &undo{acquire: u.acquire, mayArrive: true, then: u.then}, false
 	}
 	u.latch = newLatch(u.target)
 }
@@ -98,43 +98,43 @@ func (u *undo) Unsure(part bool) {
 func (u *undo) Call() *remote.Call {
 	c, t := u.client, u.target
 	before := int64(0)
-	if c.table.outerLease(t, u.state, nil) > 0 {
-		before = u.own().tally(t.stored()).count
+	if c.table.leaseOfOtherHolds(t, u.state, nil) > 0 {
+		before = u.own().tally(t.storedKind()).count
 	}
-	u.last = max(u.last, c.clocks.Last(t.name)) // earlier requests do not outlast the latch
+	u.lastMoment = max(u.lastMoment, c.clocks.LastMoment(t.name)) // earlier requests do not outlast the latch
 	return u.undoCall(nil, before)
 }
 
 // undoCall returns the call that leaves the owner of a no more holds than before, and a lease for its leases without except.
 func (a *acquire) undoCall(except *Lease, before int64) *remote.Call {
 	c, t := a.client, a.target
-	args := a.args(t.kept(c, a.state, except), a.owner, c.channels.Publishing(t.kind.silent), before, a.last)
+	args := a.args(t.keptByOwner(c, a.state, except), a.owner, c.channels.Publishing(t.kind.silent), before, a.lastMoment)
 	return &remote.Call{Script: t.kind.Undo, Lock: t.remote(), Keys: a.own().keys(t, a.owner, a.latch), Args: t.lineArgs(c, args),
-		Leaves: !t.kind.unowned, Tells: true, MayCome: a.own().lastArrival()}
+		OnSource: !t.kind.unowned, MayFree: true, MayRunUntil: a.own().mayRun()}
 }
 
-// kept returns the first argument of release and undo: the outer lease, or for a group what the Owner keeps of its values.
-func (t *target) kept(c *Client, state *ownerState, except *Lease) any {
+// keptByOwner returns the first argument of release and undo: the outer lease, or for a group what the Owner keeps of its values.
+func (t *target) keptByOwner(c *Client, state *ownerState, except *Lease) any {
 	if t.values != "" && state != nil {
-		return t.keptValues(c.table.besides(t, state, except))
+		return t.keptValues(c.table.otherLeases(t, state, except))
 	}
-	return c.table.outerLease(t, state, except)
+	return c.table.leaseOfOtherHolds(t, state, except)
 }
 
 func (u *undo) Answered(_ resp.Value, again bool) cleanup.Result {
 	if u.state != nil {
-		u.target.tellShortened(u.client, u.lease, u.client.table.outerLease(u.target, u.state, nil), kinds.ShorterMessage)
+		u.target.announceShorterLease(u.client, u.lease, u.client.table.leaseOfOtherHolds(u.target, u.state, nil), kinds.ShorterMessage)
 	}
-	if !u.late && !again { // otherwise the latch expires by itself
+	if !u.mayArrive && !again { // otherwise the latch expires by itself
 		u.client.cleanup.DeleteLatch(u.target.name, u.latch)
 	}
-	if u.behind == nil {
+	if u.then == nil {
 		if u.client.remote.Failover != nil && u.state == nil {
 			u.client.cleanup.Keep(&undone{u.acquire, u.goneBy(time.Now())})
 		}
 		return cleanup.Result{Done: true}
 	}
-	u.acquire, u.behind, u.late = u.behind.acquire, u.behind.behind, u.behind.late
+	u.acquire, u.then, u.mayArrive = u.then.acquire, u.then.then, u.then.mayArrive
 	return cleanup.Result{}
 }
 
@@ -170,9 +170,9 @@ func (u *undoAgain) Answered(_ resp.Value, again bool) cleanup.Result {
 // shortenedBy is the least difference between two leases of which waiters learn.
 const shortenedBy = time.Second
 
-// tellShortened wakes waiters in the background after the lock has gone from a lease of lasted to one of rest ms, which is 0
+// announceShorterLease wakes waiters in the background after the lock has gone from a lease of lasted to one of rest ms, which is 0
 // for a free lock: waiters sleep until the end of the lease that they have seen. A queue has one waiter to wake.
-func (t *target) tellShortened(c *Client, lasted time.Duration, rest int64, message string) {
+func (t *target) announceShorterLease(c *Client, lasted time.Duration, rest int64, message string) {
 	if rest == 0 || rest+shortenedBy.Milliseconds() > lasted.Milliseconds() || t.kind.silent || t.values != "" { // a group's scripts tell
 		return
 	}
@@ -203,7 +203,7 @@ func (l *leaving) Name() string       { return l.target.name }
 func (l *leaving) Rank() cleanup.Rank { return cleanup.Undo }
 func (l *leaving) Call() *remote.Call {
 	c, t := l.client, l.target
-	return &remote.Call{Script: t.kind.Quit, Lock: t.remote(), Keys: t.lined(t.keys()[:2]), Lined: true,
+	return &remote.Call{Script: t.kind.Quit, Lock: t.remote(), Keys: t.withLine(t.baseKeys()[:2]), LineOnly: true,
 		Args: []any{c.channels.Publishing(t.kind.silent), c.channels.ListenersKnown(t.kind.silent), c.id, l.place, t.kind.permits}}
 }
 
@@ -213,10 +213,10 @@ func (l *leaving) Answered(resp.Value, bool) cleanup.Result { return cleanup.Res
 func (c *Client) workAdded(w cleanup.Work) (ended func(outcome error)) {
 	traced := c.traceBackground(w)
 	u, ok := w.(*undo)
-	if !ok || !u.late {
+	if !ok || !u.mayArrive {
 		return traced
 	}
-	key := u.target.key()
+	key := u.target.awaitedAs()
 	c.table.noteUnanswered(key, 1)
 	return func(outcome error) {
 		c.table.noteUnanswered(key, -1)

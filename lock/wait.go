@@ -11,19 +11,19 @@ import (
 
 // newWaiter puts a copy of r in line. left is the holder's remaining lease, if known, and before the parked watch before the attempt.
 // The caller must call wait.
-func (r *request) newWaiter(ctx context.Context, left time.Duration, before sighting) *waiter {
+func (r *request) newWaiter(ctx context.Context, left time.Duration, before watchMark) *waiter {
 	c := r.client
 	c.counters.waiting.Add(1)
-	w := &waiter{request: *r, left: left, sighting: before, wake: make(chan struct{}, 1)}
+	w := &waiter{request: *r, left: left, mark: before, wake: make(chan struct{}, 1)}
 	w.since = time.Now()
 	k := r.target.kind
 	if k.queued { // alone in a line that is in no table; enterQueue has counted the call
 		w.entry = &entry{first: w, last: w, failure: w.why.failure}
-		w.head, w.counted = &w.entry.head, true
+		w.head, w.inWaiters = &w.entry.head, true
 		w.front.Store(true)
 		return w
 	}
-	if k.others == everybody || r.state != nil {
+	if k.afterGrant == wakeAll || r.state != nil {
 		w.shared = make(chan struct{}, 1)
 	}
 	w.join()
@@ -38,10 +38,10 @@ func (w *waiter) join() {
 	c := w.client
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
-	e := c.table.entryLocked(w.target.key())
+	e := c.table.entryLocked(w.target.awaitedAs())
 	w.entry, w.head, w.inLine = e, &e.head, true
-	if w.counted = !c.table.closed; w.counted {
-		c.queued.Add(1)
+	if w.inWaiters = !c.table.closed; w.inWaiters {
+		c.waiters.Add(1)
 	}
 	if e.place == nil {
 		e.place, w.place = w.place, nil
@@ -64,7 +64,7 @@ func (w *waiter) join() {
 func (w *waiter) wait(ctx context.Context) (lease *Lease, err error) {
 	defer w.end(&err)
 	done, err := w.awaitFront(ctx)
-	w.traced.stood(w.since)
+	w.traced.leftLine(w.since)
 	if !done {
 		done, err = w.prepare(ctx)
 	}
@@ -111,12 +111,12 @@ func (w *waiter) lookInLine(ctx context.Context) (done bool, again <-chan time.T
 	}
 	granted, _, err := w.attempt(whileOpen)
 	switch {
-	case granted, err != nil && !passing(err):
+	case granted, err != nil && !temporary(err):
 		return true, nil, err
 	case err == nil:
-		w.late = time.Time{}
+		w.expiredSince = time.Time{}
 	case w.state == nil:
-	case errors.Is(err, ErrLost) && w.lateForLong(time.Now()):
+	case errors.Is(err, ErrLost) && w.expiredForLong(time.Now()):
 		return true, nil, err
 	default:
 		again = time.After(c.pace.PollMax)
@@ -147,18 +147,18 @@ func (w *waiter) stopWaiting(ctx context.Context) error {
 // at the front knows.
 func (w *waiter) gaveUp(ctx context.Context) error {
 	r := w.request // a copy: a holder that has claimed w may read the request
-	w.learn(&r.why)
+	w.learnFromFront(&r.why)
 	return r.gaveUp(ctx)
 }
 
-// learn records in why what the line in front of w knows, if w has asked nothing itself.
-func (w *waiter) learn(why *denial) {
+// learnFromFront records in why what the line in front of w knows, if w has asked nothing itself.
+func (w *waiter) learnFromFront(why *denial) {
 	if w.asked || why.refused() {
 		return
 	}
 	w.client.table.mu.Lock()
 	defer w.client.table.mu.Unlock()
-	why.learn(w.entry)
+	why.learnFrom(w.entry)
 }
 
 // end cleans up after a wait with the outcome err.
@@ -182,8 +182,8 @@ func (w *waiter) end(err *error) {
 	if w.inLine {
 		w.leave()
 	}
-	if w.counted {
-		c.queued.Done()
+	if w.inWaiters {
+		c.waiters.Done()
 	}
 }
 
@@ -210,7 +210,7 @@ func (w *waiter) leave() {
 	case w.next != nil:
 		e.first = w.next
 		// The next waiter may want fewer permits than w.
-		if w.target.kind.others != nobody || w.target.line != "" && e.place == nil {
+		if w.target.kind.afterGrant != wakeNobody || w.target.line != "" && e.place == nil {
 			e.head.Wake()
 		}
 		e.first.front.Store(true)
@@ -218,11 +218,11 @@ func (w *waiter) leave() {
 	default:
 		e.first, events = nil, e.head.events
 		if parked = events != nil && e.head.Up() && !c.table.closed; parked {
-			c.table.parkLocked(w.target.key(), e, events)
+			c.table.parkLocked(w.target.awaitedAs(), e, events)
 		}
 		e.head = head{}
 		place = e.leavePlaceLocked(w.got)
-		c.table.dropLocked(w.target.key(), e)
+		c.table.dropLocked(w.target.awaitedAs(), e)
 	}
 	c.table.mu.Unlock()
 	switch {

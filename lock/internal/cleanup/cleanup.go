@@ -45,30 +45,30 @@ const (
 // Cleanup is the work of one client. Each server gets its jobs in batches, one batch at a time, releases first. Any number of
 // goroutines may use a Cleanup at once.
 type Cleanup struct {
-	cfg     Config
-	wg      sync.WaitGroup
-	life    context.Context // for requests of the loop; ended when Close has waited long enough
-	end     context.CancelFunc
-	asking  context.Context // for questions about masters; ended by Close: then the loop ends when no work is left
-	endAsk  context.CancelFunc
-	signal  chan struct{} // capacity 1: there is work
-	batches sync.WaitGroup
-	apart   atomic.Bool // a command cannot have keys of several locks
-	lost    atomic.Bool // a master may have been replaced
-	unknown atomic.Bool // at the last repetition a master was unknown
+	cfg        Config
+	wg         sync.WaitGroup
+	life       context.Context // for requests of the loop; ended when Close has waited long enough
+	end        context.CancelFunc
+	asking     context.Context // for questions about masters; ended by Close: then the loop ends when no work is left
+	endAsk     context.CancelFunc
+	signal     chan struct{} // capacity 1: there is work
+	batches    sync.WaitGroup
+	oneKeyOnly atomic.Bool // a command cannot have keys of several locks
+	lost       atomic.Bool // a master may have been replaced
+	unknown    atomic.Bool // at the last repetition a master was unknown
 
-	mu        sync.Mutex // guards the following
-	started   bool
-	closed    bool // callers do new work themselves
-	jobs      []*Job
-	returned  []batch // finished batches
-	flushed   bool    // the deletion of latches under way has ended
-	latches   []latch
-	spares    map[string]spare // by the name of the lock
-	sweeps    bool             // the loop sweeps the spares
-	ended     keptList         // releases and undos
-	changes   keptList
-	abandoned Abandoned
+	mu           sync.Mutex // guards the following
+	started      bool
+	closed       bool // callers do new work themselves
+	jobs         []*Job
+	returned     []batch // finished batches
+	flushed      bool    // the deletion of latches under way has ended
+	latches      []latch
+	spares       map[string]spare // by the name of the lock
+	sweeps       bool             // the loop sweeps the spares
+	keptReleases keptList         // releases and undos
+	keptChanges  keptList
+	abandoned    Abandoned
 }
 
 // Config is what a Cleanup needs of its client.
@@ -90,7 +90,7 @@ type Config struct {
 // New returns a Cleanup without work. Its goroutine starts with the first work. Call Close.
 func New(cfg Config) *Cleanup {
 	u := &Cleanup{cfg: cfg, signal: make(chan struct{}, 1),
-		ended: keptList{lasts: keptFor}, changes: keptList{lasts: ChangeFor}}
+		keptReleases: keptList{maxAge: keptFor}, keptChanges: keptList{maxAge: ChangeFor}}
 	u.life, u.end = context.WithCancel(context.Background())
 	u.asking, u.endAsk = context.WithCancel(u.life)
 	return u

@@ -41,29 +41,29 @@ type Confirmed interface {
 // kept is confirmed work.
 type kept struct {
 	Confirmed
-	at     time.Time
-	vainly int // the questions for its master without an answer; owned by sendAgain
+	at         time.Time
+	unanswered int // the questions for its master without an answer; owned by sendAgain
 }
 
 // keptList is confirmed work in the order of time. The mutex of a Cleanup guards the list.
 type keptList struct {
-	lasts time.Duration
-	list  []*kept
+	maxAge time.Duration
+	list   []*kept
 }
 
 func (l *keptList) add(w Confirmed, now time.Time) {
 	old := 0
-	for old < len(l.list) && (now.Sub(l.list[old].at) > l.lasts || len(l.list)-old >= keptMost) {
+	for old < len(l.list) && (now.Sub(l.list[old].at) > l.maxAge || len(l.list)-old >= keptMost) {
 		old++
 	}
 	clear(l.list[:old])
 	l.list = append(l.list[old:], &kept{Confirmed: w, at: now})
 }
 
-// at returns the work for a repetition at the given time.
-func (l *keptList) at(now time.Time) []*kept {
+// young returns the work for a repetition at the given time.
+func (l *keptList) young(now time.Time) []*kept {
 	for i, k := range l.list {
-		if now.Sub(k.at) <= l.lasts {
+		if now.Sub(k.at) <= l.maxAge {
 			return slices.Clone(l.list[i:])
 		}
 	}
@@ -71,10 +71,10 @@ func (l *keptList) at(now time.Time) []*kept {
 }
 
 // Keep has a release or an undo sent again after each loss within keptFor.
-func (u *Cleanup) Keep(w Confirmed) { u.keep(&u.ended, w) }
+func (u *Cleanup) Keep(w Confirmed) { u.keep(&u.keptReleases, w) }
 
 // KeepChange has a change sent again after each loss within ChangeFor.
-func (u *Cleanup) KeepChange(w Confirmed) { u.keep(&u.changes, w) }
+func (u *Cleanup) KeepChange(w Confirmed) { u.keep(&u.keptChanges, w) }
 
 func (u *Cleanup) keep(l *keptList, w Confirmed) {
 	now := time.Now()
@@ -133,12 +133,12 @@ func (u *Cleanup) sendAgain(at time.Time, loss bool) {
 	ctx, cancel := context.WithTimeout(u.asking, resendPause)
 	defer cancel()
 	u.mu.Lock()
-	all := u.changes.at(at)
+	all := u.keptChanges.young(at)
 	if loss {
-		all = append(u.ended.at(at), all...)
+		all = append(u.keptReleases.young(at), all...)
 	}
 	u.mu.Unlock()
-	slices.SortStableFunc(all, func(a, b *kept) int { return cmp.Compare(a.vainly, b.vainly) })
+	slices.SortStableFunc(all, func(a, b *kept) int { return cmp.Compare(a.unanswered, b.unanswered) })
 	var jobs []*Job
 	unknown := 0
 	for _, k := range all {
@@ -148,7 +148,7 @@ func (u *Cleanup) sendAgain(at time.Time, loss bool) {
 		case !known:
 			u.unknown.Store(true)
 			if asked {
-				k.vainly++
+				k.unanswered++
 				unknown++
 			}
 			if unknown == unknownMost {

@@ -34,7 +34,7 @@ func (u *Cleanup) SettleLatch(name, key string, stays bool, last int64) {
 	u.mu.Lock()
 	if u.closed {
 		u.mu.Unlock()
-		u.forget(context.Background(), []latch{l}, aloneLast)
+		u.deleteLatches(context.Background(), []latch{l}, aloneLast)
 		return
 	}
 	u.latches = append(u.latches, l)
@@ -103,8 +103,8 @@ func (u *Cleanup) sweepLocked(all bool) {
 	u.sweeps = kept || len(u.spares) > 0
 }
 
-// due returns the latches to delete now.
-func (u *Cleanup) due(a *agenda, at time.Time, closing bool) []latch {
+// dueLatches returns the latches to delete now.
+func (u *Cleanup) dueLatches(a *agenda, at time.Time, closing bool) []latch {
 	if a.flushing || a.flush.IsZero() || at.Before(a.flush) && !closing {
 		return nil
 	}
@@ -117,34 +117,34 @@ func (u *Cleanup) due(a *agenda, at time.Time, closing bool) []latch {
 }
 
 func (u *Cleanup) flushLatches(latches []latch) {
-	u.forget(u.life, latches, batchLimit)
+	u.deleteLatches(u.life, latches, batchLimit)
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.flushed = true
 	netfail.Signal(u.signal)
 }
 
-// forget deletes latches. After a failure, latches stay until they expire.
-func (u *Cleanup) forget(life context.Context, latches []latch, limit time.Duration) {
+// deleteLatches deletes latches. After a failure, latches stay until they expire.
+func (u *Cleanup) deleteLatches(life context.Context, latches []latch, limit time.Duration) {
 	if len(latches) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(life, limit)
 	defer cancel()
 	ctx = remote.Patient(ctx)
-	replies, err := u.cfg.Server.Doer.SendBatch(ctx, u.forgetting(latches))
-	if err == nil && errors.Is(replies[len(replies)-1].Err(), resp.ErrCrossSlot) && !u.apart.Swap(true) {
-		_, err = u.cfg.Server.Doer.SendBatch(ctx, u.forgetting(latches))
+	replies, err := u.cfg.Server.Doer.SendBatch(ctx, u.deletions(latches))
+	if err == nil && errors.Is(replies[len(replies)-1].Err(), resp.ErrCrossSlot) && !u.oneKeyOnly.Swap(true) {
+		_, err = u.cfg.Server.Doer.SendBatch(ctx, u.deletions(latches))
 	}
 	if err != nil {
 		u.cfg.Server.Log.Warn("latches stay until they expire", "count", len(latches), "error", err)
 	}
 }
 
-// forgetting returns the commands to delete latches, or to set their expiry. A single server deletes many latches by
+// deletions returns the commands to delete latches, or to set their expiry. A single server deletes many latches by
 // one command, at much less cost for both sides, unless the server has turned out to be a node of a cluster.
-func (u *Cleanup) forgetting(latches []latch) (commands []resp.Command) {
-	apart := u.cfg.Server.Spread != nil || u.apart.Load()
+func (u *Cleanup) deletions(latches []latch) (commands []resp.Command) {
+	apart := u.cfg.Server.Spread != nil || u.oneKeyOnly.Load()
 	words := make([]string, 1, 1+len(latches))
 	words[0] = "DEL"
 	for _, l := range latches {

@@ -76,7 +76,7 @@ func (u *Cleanup) loop() {
 		for _, b := range u.next(&a, at) {
 			u.batches.Go(func() { u.run(b) })
 		}
-		if latches := u.due(&a, at, closing == nil); len(latches) > 0 {
+		if latches := u.dueLatches(&a, at, closing == nil); len(latches) > 0 {
 			u.batches.Go(func() { u.flushLatches(latches) })
 		}
 		if closing == nil && len(a.pending)+len(a.busy) == 0 && !a.flushing && u.finished() {
@@ -231,9 +231,9 @@ func (u *Cleanup) send(life context.Context, jobs []*Job, limit time.Duration) {
 	calls, runs := make([]script.Call, len(jobs)), make([]*remote.Call, len(jobs))
 	for i, j := range jobs {
 		runs[i] = j.work.Call()
-		runs[i].Once = true
+		runs[i].NoRetry = true
 		calls[i] = runs[i].Script.Call(runs[i].Keys, runs[i].Args...)
-		if runs[i].Lined {
+		if runs[i].LineOnly {
 			calls[i] = calls[i].AnyOrder()
 		}
 	}
@@ -245,8 +245,8 @@ func (u *Cleanup) send(life context.Context, jobs []*Job, limit time.Duration) {
 		if i < len(replies) {
 			v, failure = replies[i], replies[i].Err()
 		}
-		if remote.Refused(failure) {
-			v, failure = u.cfg.Runner.Divide(remote.Dividing(ctx), u.cfg.Server.Doer, runs[i], failure)
+		if remote.TryAgain(failure) {
+			v, failure = u.cfg.Runner.RunMigrating(remote.Dividing(ctx), u.cfg.Server.Doer, runs[i], failure)
 		}
 		if failure == nil {
 			u.answered(j, v, at)

@@ -73,27 +73,27 @@ type Abandoned struct {
 type Job struct {
 	work    Work
 	until   time.Time // the end of the purpose: the lease has ended on the server
-	turn    bool      // the job holds the owner's turn
+	hasTurn bool      // the job holds the owner's turn
 	kept    bool      // of kept work; constant
 	done    chan struct{}
 	outcome error               // valid once done is closed
 	ended   func(outcome error) // constant after Add; may be nil
 
 	// Owned by the loop, and by the batch that the job is in.
-	again   bool // a request was sent before
-	next    time.Time
-	pause   time.Duration
-	mayCome time.Time // until then a request without an answer may still take effect
-	over    bool
+	again       bool // a request was sent before
+	next        time.Time
+	pause       time.Duration
+	mayRunUntil time.Time // until then a request without an answer may still take effect
+	over        bool
 }
 
 // NewJob returns a Job for w, without use after until. turn: the job takes over the owner's turn.
 func NewJob(w Work, until time.Time, turn bool) *Job {
-	return &Job{work: w, until: until, turn: turn, done: make(chan struct{})}
+	return &Job{work: w, until: until, hasTurn: turn, done: make(chan struct{})}
 }
 
-// Doubt notes, before Add, that a request sent by the caller may still take effect.
-func (j *Job) Doubt() { j.mayCome = time.Now().Add(remote.Arrival) }
+// NoteUnanswered notes, before Add, that a request sent by the caller may still take effect.
+func (j *Job) NoteUnanswered() { j.mayRunUntil = time.Now().Add(remote.Arrival) }
 
 // Done returns a channel that is closed at the end of the job.
 func (j *Job) Done() <-chan struct{} { return j.done }
@@ -104,14 +104,14 @@ func (j *Job) Outcome() error { return j.outcome }
 // ready takes the owner's turn, and reports whether the job has the turn, or needs none.
 func (j *Job) ready() bool {
 	turn := j.work.Turn()
-	if turn == nil || j.turn {
+	if turn == nil || j.hasTurn {
 		return true
 	}
 	select {
-	case _, j.turn = <-turn: // false from a closed one: the next call of Turn returns another
+	case _, j.hasTurn = <-turn: // false from a closed one: the next call of Turn returns another
 	default:
 	}
-	return j.turn
+	return j.hasTurn
 }
 
 // needed reports whether there is work left, and ends the job if not.
@@ -144,14 +144,14 @@ func (u *Cleanup) failed(j *Job, err error, at time.Time) {
 		j.work.Unsure(part)
 	}
 	if remote.Uncertain(err) && !part {
-		j.mayCome = at.Add(remote.Arrival)
+		j.mayRunUntil = at.Add(remote.Arrival)
 	}
 	switch {
 	case part && j.work.Rank() == Change: // a repeat would change what has been changed
 		j.finish(u.cfg.Refused(err))
-	case remote.Hopeless(err) && (!j.turn || at.After(j.mayCome) || errors.Is(err, conn.ErrClosed)):
+	case remote.Hopeless(err) && (!j.hasTurn || at.After(j.mayRunUntil) || errors.Is(err, conn.ErrClosed)):
 		j.finish(u.cfg.Refused(err))
-	case at.After(j.until) && (!j.turn || netfail.Denied(err) && at.After(j.mayCome)):
+	case at.After(j.until) && (!j.hasTurn || netfail.Denied(err) && at.After(j.mayRunUntil)):
 		j.finish(fmt.Errorf("%w: %w", u.cfg.Uncertain, err))
 	default:
 		j.pause = min(max(2*j.pause, repeatMin), repeatMax)
@@ -166,7 +166,7 @@ func (j *Job) finish(outcome error) {
 	}
 	j.over = true
 	j.work.Finish(outcome)
-	if j.turn {
+	if j.hasTurn {
 		j.work.Turn() <- struct{}{}
 	}
 	j.outcome = outcome

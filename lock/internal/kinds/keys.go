@@ -17,7 +17,7 @@ const (
 	tokenPrefix     = "redisson_lock_token"
 	queuePrefix     = "redisson_lock_queue"
 	timeoutPrefix   = "redisson_lock_timeout"
-	idlePrefix      = "lockwire_fair_head" // not in Redisson
+	fairHeadPrefix  = "lockwire_fair_head" // not in Redisson
 
 	linePrefix = "lockwire_line" // not in Redisson
 )
@@ -81,7 +81,7 @@ func tokenKey(name string) string { return prefixName(tokenPrefix, name) }
 
 // fairKeys returns the keys of the queue.
 func fairKeys(name string) []string {
-	return []string{prefixName(queuePrefix, name), prefixName(timeoutPrefix, name), prefixName(idlePrefix, name)}
+	return []string{prefixName(queuePrefix, name), prefixName(timeoutPrefix, name), prefixName(fairHeadPrefix, name)}
 }
 
 // ChannelAndLine returns the lock's channel and the key of its line of waiting processes, "" for none, in one allocation.
@@ -105,7 +105,7 @@ func permitsKeys(name string) []string { return []string{suffixName(name, permit
 func readWriteKeys(name string) []string { return []string{prefixName(writersPrefix, name)} }
 
 // ownPrefixes begin, with a colon behind, the names of keys that belong to a lock, and are no locks.
-var ownPrefixes = []string{tokenPrefix, queuePrefix, timeoutPrefix, idlePrefix, linePrefix, writersPrefix}
+var ownPrefixes = []string{tokenPrefix, queuePrefix, timeoutPrefix, fairHeadPrefix, linePrefix, writersPrefix}
 
 // WatchPatterns returns the patterns of the channels with news of the locks with names matching the glob pattern: the events of
 // keys of the database db, and with messages also the channels that wake waiters.
@@ -195,8 +195,8 @@ func unwrap(rest string) string {
 	return rest
 }
 
-// Twin returns the name whose latches and channels are those of the lock name too: "{job}" for "job". ReadSign returns the latter.
-func Twin(name string) string { return "{" + name + "}" }
+// Braced returns the name whose latches and channels are those of the lock name too: "{job}" for "job". ReadSign returns the latter.
+func Braced(name string) string { return "{" + name + "}" }
 
 // withoutClient removes the id of a client, and the rest after the id, from the end of a channel's name.
 func withoutClient(rest string) string {

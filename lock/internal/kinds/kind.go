@@ -30,13 +30,13 @@ type Kind struct {
 	Reads   bool                       // the scripts take the leases of the owner's read holds
 	Suffix  string                     // follows the owner in the lock's hash
 
-	Acquire *script.Script
-	Release *script.Script // nil if there is nothing to give back
-	Undo    *script.Script // takes back an acquire without an answer; nil if Acquire changes nothing
-	Renew   *script.Script
-	Hold    *script.Script // extends the lease of a reader's hold like that of a Plain lock; nil for other kinds
-	Force   *script.Script
-	Info    *script.Script
+	Acquire   *script.Script
+	Release   *script.Script // nil if there is nothing to give back
+	Undo      *script.Script // takes back an acquire without an answer; nil if Acquire changes nothing
+	Renew     *script.Script
+	RenewRead *script.Script // extends the lease of a reader's hold like that of a Plain lock; nil for other kinds
+	Force     *script.Script
+	Info      *script.Script
 
 	Downgrade *script.Script            // turns a hold into a hold of the other half of a read-write lock; nil for none
 	Pass      *script.Script            // of a kind with a queue: passes over owners in front
@@ -62,8 +62,8 @@ func (k *Kind) operations() map[string]**script.Script {
 	}
 }
 
-// further are the operations in More.
-var further = [...]string{"set", "add", "drain", "lease", "give", "end", "down", "delete"}
+// moreOperations are the operations in More.
+var moreOperations = [...]string{"set", "add", "drain", "lease", "give", "end", "down", "delete"}
 
 // scripted returns k with the scripts of its name, such as plain_acquire.lua of the kind plain. Without a file an operation stays as
 // it is in k. The texts in the scripts are from the same folders.
@@ -80,7 +80,7 @@ func scripted(k Kind, folders ...embed.FS) *Kind {
 	}
 	more := make(map[string]*script.Script)
 	maps.Copy(more, k.More)
-	for _, operation := range further {
+	for _, operation := range moreOperations {
 		if s := own(operation); s != nil {
 			more[operation] = s
 		}

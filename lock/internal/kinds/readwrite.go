@@ -20,14 +20,14 @@ const WriteSuffix = ":write"
 // Read is the half of Redisson's RReadWriteLock for readers.
 var Read = &Lazy[*Kind]{Make: func() *Kind {
 	return scripted(Kind{
-		Name:    "read",
-		channel: readWritePrefix,
-		Keys:    readWriteKeys,
-		Reads:   true,
-		Hold:    named("plain_renew", plainLua),
-		Force:   forceOfBothHalves.Get(),
-		Info:    infoOfBothHalves.Get(),
-		Quit:    quit.Get(),
+		Name:      "read",
+		channel:   readWritePrefix,
+		Keys:      readWriteKeys,
+		Reads:     true,
+		RenewRead: named("plain_renew", plainLua),
+		Force:     forceOfBothHalves.Get(),
+		Info:      infoOfBothHalves.Get(),
+		Quit:      quit.Get(),
 	}, readWriteLua)
 }}
 

@@ -31,17 +31,17 @@ type Pace struct {
 // Looks is the knowledge at the front of a line. It passes from waiter to waiter with the front, and only the waiter at the
 // front uses it. The zero Looks have not begun.
 type Looks struct {
-	pace    *Pace // constant once begun
-	up      bool  // the subscription is in place
-	woken   bool  // an event has arrived since the last look
-	next    time.Time
-	floor   time.Duration // the pause after a refusal near the end of a lease: doubles, and begins anew with an event
-	poll    time.Duration
-	rest    time.Time // no event makes a look due before
-	failing time.Time // start of the first look of a series without an answer
-	failure error     // of the last look in the series
-	count   int       // of looks at a kind that publishes no release
-	slept   time.Duration
+	pace      *Pace // constant once begun
+	up        bool  // the subscription is in place
+	woken     bool  // an event has arrived since the last look
+	next      time.Time
+	floor     time.Duration // the pause after a refusal near the end of a lease: doubles, and begins anew with an event
+	poll      time.Duration
+	notBefore time.Time // no event makes a look due before
+	failing   time.Time // start of the first look of a series without an answer
+	failure   error     // of the last look in the series
+	polls     int       // of looks at a kind that publishes no release
+	lastPause time.Duration
 }
 
 // Begin returns the Looks of the first waiter of a line.
@@ -62,7 +62,7 @@ func (l *Looks) Wake() { l.woken = true }
 // At returns the time of the next look, in the past if a look is due.
 func (l *Looks) At() time.Time {
 	if l.woken {
-		return l.rest
+		return l.notBefore
 	}
 	return l.next
 }
@@ -72,7 +72,7 @@ func (l *Looks) Note(at time.Time, news, up bool) {
 	if l.up && !up {
 		l.poll = l.pace.PollMin
 		soon := at.Add(l.poll)
-		l.next, l.rest = clock.Earlier(l.next, soon), clock.Earlier(l.rest, soon)
+		l.next, l.notBefore = clock.Earlier(l.next, soon), clock.Earlier(l.notBefore, soon)
 	}
 	if l.up, l.woken = up, l.woken || news; news {
 		l.floor = l.pace.Floor
@@ -82,14 +82,14 @@ func (l *Looks) Note(at time.Time, news, up bool) {
 // Refused sets the next look after a refusal. left is the remaining lease of the holder, negative if unknown. backoff returns
 // the pause of a kind that publishes no release; nil for all other kinds.
 func (l *Looks) Refused(at time.Time, left time.Duration, backoff func(looks int, last time.Duration) time.Duration) {
-	l.failing, l.rest = time.Time{}, time.Time{}
+	l.failing, l.notBefore = time.Time{}, time.Time{}
 	if l.up {
 		l.poll = l.pace.PollMin
 	}
 	if backoff != nil {
-		l.slept = backoff(l.count, l.slept)
-		l.count++
-		l.next = at.Add(l.slept)
+		l.lastPause = backoff(l.polls, l.lastPause)
+		l.polls++
+		l.next = at.Add(l.lastPause)
 		return
 	}
 	l.next = at.Add(l.pause(left))
@@ -119,7 +119,7 @@ func (l *Looks) jittered() time.Duration { return l.poll - rand.N(l.poll/4) }
 // more: the waiter behind has to look at once.
 func (l *Looks) Acquired(at time.Time, lease time.Duration, backoff func(int, time.Duration) time.Duration, more bool) {
 	l.floor = l.pace.Floor
-	l.count, l.slept = 0, 0
+	l.polls, l.lastPause = 0, 0
 	l.Refused(at, lease, backoff)
 	l.woken = more
 }
@@ -129,16 +129,16 @@ func (l *Looks) Used() { l.woken = false }
 
 // Failed sets the next look after one without a lock and without a refusal.
 func (l *Looks) Failed(at time.Time) {
-	l.woken, l.failing, l.rest = false, time.Time{}, time.Time{}
+	l.woken, l.failing, l.notBefore = false, time.Time{}, time.Time{}
 	l.next = at.Add(l.jittered())
 	l.poll = min(2*l.poll, l.pace.PollMax)
 }
 
-// Short is Failed after a grant that too few replicas have acknowledged. The look has already taken the time of the wait for
+// Unreplicated is Failed after a grant that too few replicas have acknowledged. The look has already taken the time of the wait for
 // replicas, or the next request clears the cause: the pauses do not grow.
-func (l *Looks) Short(at time.Time) {
+func (l *Looks) Unreplicated(at time.Time) {
 	l.Failed(at)
-	l.rest, l.poll = l.next, l.pace.PollMin
+	l.notBefore, l.poll = l.next, l.pace.PollMin
 }
 
 // Unanswered is Failed after a look, begun at began, to which the server gave no answer.
@@ -148,7 +148,7 @@ func (l *Looks) Unanswered(at, began time.Time, failure error) {
 		first = began
 	}
 	l.Failed(at)
-	l.failing, l.failure, l.rest = first, failure, at.Add(l.pace.PollMin)
+	l.failing, l.failure, l.notBefore = first, failure, at.Add(l.pace.PollMin)
 }
 
 // Hopeless reports whether looks have had no answer for patience, counted at the earliest from since, and returns the last

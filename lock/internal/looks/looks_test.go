@@ -83,7 +83,7 @@ func TestEventIsUsedOnce(t *testing.T) {
 	l.Refused(at, time.Second, nil)
 	after(t, &l, at)
 	l.Note(at, true, true)
-	l.Short(at)
+	l.Unreplicated(at)
 	l.Wake()
 	after(t, &l, at) // the wake-up is that of its own undo
 }
@@ -147,7 +147,7 @@ func TestHopeless(t *testing.T) {
 	}
 	for name, answer := range map[string]func(){
 		"a refusal":             func() { l.Refused(at, time.Second, nil) },
-		"an unacknowledged one": func() { l.Short(at) },
+		"an unacknowledged one": func() { l.Unreplicated(at) },
 		"a late grant":          func() { l.Failed(at) },
 	} {
 		l.Unanswered(at, at, broken)

@@ -68,7 +68,7 @@ func (p *Names) Of(ctx context.Context, server conn.Doer, name, id string) strin
 func (p *Names) learn(names map[string]string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if reply, ok := errors.AsType[resp.Error](err); ok && !remote.Passing(reply) {
+	if reply, ok := errors.AsType[resp.Error](err); ok && !remote.NotReady(reply) {
 		p.refused = true
 	}
 	if p.known == nil || len(p.known)+len(names) > mostNames {

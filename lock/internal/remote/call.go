@@ -33,25 +33,25 @@ const (
 // The source node of a migrating slot cannot create keys, a latch among them. A script waits there if it does harm without a
 // latch or creates further keys.
 type Call struct {
-	Script *script.Script
-	Lock   Lock
-	Keys   []string
-	Args   []any
-	Leaves bool   // may run on the source node of a migrating slot
-	Once   bool   // no further attempts here
-	Lined  bool   // is about the line alone: never runs apart, where a script has no line, and needs no place in the order of a batch
-	Tells  bool   // may free the lock
-	AtZero bool   // with Tells: only if it returns 0
-	Spares bool   // does without all keys but the lock and latches, if they are on two nodes
-	Apart  *bool  // set after a run apart; may be nil
-	Again  func() // called before each request after a refused one; may be nil
+	Script      *script.Script
+	Lock        Lock
+	Keys        []string
+	Args        []any
+	OnSource    bool   // may run on the source node of a migrating slot
+	NoRetry     bool   // no further attempts here
+	LineOnly    bool   // is about the line alone: never runs apart, where a script has no line, and needs no place in the order of a batch
+	MayFree     bool   // may free the lock
+	FreesAtZero bool   // with Tells: only if it returns 0
+	LockOnly    bool   // does without all keys but the lock and latches, if they are on two nodes
+	RanApart    *bool  // set after a run apart; may be nil
+	BeforeRetry func() // called before each request after a refused one; may be nil
 	// Less returns a call with the same purpose for keys on two nodes, or nil for the present. Less is called once, and may be nil.
-	Less  func(ctx context.Context) *Call
-	Owner string // for a release: the owner expected to have
-	Holds int64  // holds; 0 for any number
+	ForTwoNodes func(ctx context.Context) *Call
+	Owner       string // for a release: the owner expected to have
+	Holds       int64  // holds; 0 for any number
 	// MayCome belongs to the caller's Owner, whose turn the caller has: the server's time in ms until which a request
 	// without a latch may still take effect. nil without an Owner.
-	MayCome *int64
+	MayRunUntil *int64
 }
 
 // Runner runs the scripts of locks.
@@ -75,7 +75,7 @@ func (r *Runner) RunInTime(ctx context.Context, name string, of func(last int64)
 // RunInTimeOn is RunInTime on d.
 func (r *Runner) RunInTimeOn(ctx context.Context, d conn.Doer, name string, of func(last int64) *Call) (resp.Value, error) {
 	for range Arrivals {
-		x := of(r.clocks.Last(name))
+		x := of(r.clocks.LastMoment(name))
 		if x == nil {
 			break
 		}
@@ -96,27 +96,27 @@ func (r *Runner) RunOnServer(ctx context.Context, x *Call) (resp.Value, error) {
 func (r *Runner) Run(ctx context.Context, d conn.Doer, x *Call) (resp.Value, error) {
 	ctx = Dividing(ctx)
 	v, err := x.Script.Run(ctx, d, x.Keys, x.Args...)
-	if !Refused(err) {
+	if !TryAgain(err) {
 		return v, err
 	}
-	return r.Divide(ctx, d, x, err)
+	return r.RunMigrating(ctx, d, x, err)
 }
 
-// Divide runs x after d has refused the keys with err. The error is ErrLate if the last request arrived too late.
-func (r *Runner) Divide(ctx context.Context, d conn.Doer, x *Call, err error) (v resp.Value, _ error) {
-	if r.server.Spread == nil || x.Lined {
+// RunMigrating runs x after d has refused the keys with err. The error is ErrLate if the last request arrived too late.
+func (r *Runner) RunMigrating(ctx context.Context, d conn.Doer, x *Call, err error) (v resp.Value, _ error) {
+	if r.server.Spread == nil || x.LineOnly {
 		return v, err
 	}
 	begin, pause := time.Now(), apartMin
 	for {
 		v, err = r.runApart(ctx, d, x)
-		if err == nil && x.frees(v) {
+		if err == nil && x.mayHaveFreed(v) {
 			r.tellSource(ctx, x.Lock)
 		}
-		switch late, less := errors.Is(err, ErrLate), x.less(ctx, err); {
+		switch late, less := errors.Is(err, ErrLate), x.forTwoNodes(ctx, err); {
 		case less != nil:
 			x = less
-		case !Refused(err) && !late, x.Once, time.Since(begin) > apartLimit:
+		case !TryAgain(err) && !late, x.NoRetry, time.Since(begin) > apartLimit:
 			return v, err
 		case late && ctx.Err() == nil: // the delay was a pause, and says nothing about the keys
 			continue
@@ -125,21 +125,21 @@ func (r *Runner) Divide(ctx context.Context, d conn.Doer, x *Call, err error) (v
 		default:
 			pause = min(2*pause, apartMax)
 		}
-		x.begin()
-		if v, err = x.Script.Run(ctx, d, x.Keys, x.Args...); !Refused(err) {
+		x.beforeRetry()
+		if v, err = x.Script.Run(ctx, d, x.Keys, x.Args...); !TryAgain(err) {
 			return v, err
 		}
 	}
 }
 
-// frees reports whether x with the reply v may have freed the lock.
-func (x *Call) frees(v resp.Value) bool {
+// mayHaveFreed reports whether x with the reply v may have freed the lock.
+func (x *Call) mayHaveFreed(v resp.Value) bool {
 	n, err := v.Int()
-	return x.Tells && !(x.AtZero && (err != nil || n != 0))
+	return x.MayFree && !(x.FreesAtZero && (err != nil || n != 0))
 }
 
-// errMayCome is the reply to a request while an earlier request of the same owner may still arrive.
-const errMayCome = resp.Error("TRYAGAIN an earlier request may still arrive")
+// errMayRun is the reply to a request while an earlier request of the same owner may still arrive.
+const errMayRun = resp.Error("TRYAGAIN an earlier request may still arrive")
 
 // errLeaving is the outcome of a script that would have created a key on the source node of a migrating slot. Such a script
 // has changed nothing.
@@ -148,24 +148,24 @@ const errLeaving = resp.Error("TRYAGAIN the slot is leaving")
 // tooLate begins the reply of all_apart.lua to a request that arrived too late. The script has changed nothing.
 const tooLate = "TRYAGAIN it is too late"
 
-// onTwo begins the reply of all_apart.lua on a node that lacks a key. The script has changed nothing.
-const onTwo = "TRYAGAIN the keys are on two servers"
+// onTwoNodes begins the reply of all_apart.lua on a node that lacks a key. The script has changed nothing.
+const onTwoNodes = "TRYAGAIN the keys are on two servers"
 
-// less returns what Less does if err is about keys on two nodes, and Less has not been called before; else nil.
-func (x *Call) less(ctx context.Context, err error) *Call {
+// forTwoNodes returns what Less does if err is about keys on two nodes, and Less has not been called before; else nil.
+func (x *Call) forTwoNodes(ctx context.Context, err error) *Call {
 	reply, _ := errors.AsType[resp.Error](err)
-	less := x.Less
-	if less == nil || !strings.HasPrefix(string(reply), onTwo) {
+	less := x.ForTwoNodes
+	if less == nil || !strings.HasPrefix(string(reply), onTwoNodes) {
 		return nil
 	}
-	x.Less = nil
+	x.ForTwoNodes = nil
 	return less(ctx)
 }
 
-// Sparing returns x with Spares set.
-func (x *Call) Sparing() *Call {
+// WithLockOnly returns x with Spares set.
+func (x *Call) WithLockOnly() *Call {
 	y := *x
-	y.Spares = true
+	y.LockOnly = true
 	return &y
 }
 
@@ -175,39 +175,39 @@ func (r *Runner) runApart(ctx context.Context, d conn.Doer, x *Call) (resp.Value
 	if err != nil {
 		return resp.Value{}, err
 	}
-	now, err := r.lookAt(ctx, x.Keys[0], others)
+	now, err := r.noteExisting(ctx, x.Keys[0], others)
 	if err != nil {
 		return resp.Value{}, err
 	}
-	if x.MayCome != nil && now <= *x.MayCome {
-		return resp.Value{}, errMayCome
+	if x.MayRunUntil != nil && now <= *x.MayRunUntil {
+		return resp.Value{}, errMayRun
 	}
 	latest := now + apartFor.Milliseconds()
-	if x.MayCome != nil {
-		*x.MayCome = latest
+	if x.MayRunUntil != nil {
+		*x.MayRunUntil = latest
 	}
-	if x.Apart != nil {
-		*x.Apart = true
+	if x.RanApart != nil {
+		*x.RanApart = true
 	}
-	x.begin()
+	x.beforeRetry()
 	v, err := r.apartScript(x.Script).Run(ctx, d, x.Keys[:1], x.apartArgs(latest, others)...)
 	switch reply, _ := errors.AsType[resp.Error](err); {
-	case Refused(err) && strings.HasPrefix(string(reply), tooLate):
+	case TryAgain(err) && strings.HasPrefix(string(reply), tooLate):
 		err = ErrLate
 	case strings.Contains(string(reply), "non local key"):
 		err = errLeaving
 	}
-	if x.MayCome != nil && (err == nil || !Uncertain(err)) {
-		*x.MayCome = 0
+	if x.MayRunUntil != nil && (err == nil || !Uncertain(err)) {
+		*x.MayRunUntil = 0
 	}
 	return v, err
 }
 
 // otherKey is a key beside the lock that a script may touch.
 type otherKey struct {
-	name  string
-	own   bool  // one of the script's KEYS
-	there int64 // 1 if the key exists somewhere, else 0
+	name   string
+	named  bool  // one of the script's KEYS
+	exists int64 // 1 if the key exists somewhere, else 0
 }
 
 // apartArgs returns the ARGV of all_apart.lua, good until latest, and those of the script of x.
@@ -216,13 +216,13 @@ func (x *Call) apartArgs(latest int64, others []otherKey) []any {
 	if x.Holds > 1 { // a repeat of the last release finds nothing to release
 		holds = x.Holds
 	}
-	args := []any{latest, x.Leaves, x.Owner, holds, len(others)}
+	args := []any{latest, x.OnSource, x.Owner, holds, len(others)}
 	for _, key := range others {
-		note := key.there
-		if !key.own {
+		note := key.exists
+		if !key.named {
 			note += 2
 		}
-		if x.Spares && !strings.HasPrefix(key.name, kinds.LatchPrefix+":") {
+		if x.LockOnly && !strings.HasPrefix(key.name, kinds.LatchPrefix+":") {
 			note += 4
 		}
 		args = append(args, key.name, note)
@@ -230,10 +230,10 @@ func (x *Call) apartArgs(latest int64, others []otherKey) []any {
 	return append(args, x.Args...)
 }
 
-// begin reports a further request.
-func (x *Call) begin() {
-	if x.Again != nil {
-		x.Again()
+// beforeRetry reports a further request.
+func (x *Call) beforeRetry() {
+	if x.BeforeRetry != nil {
+		x.BeforeRetry()
 	}
 }
 
@@ -241,7 +241,7 @@ func (x *Call) begin() {
 // server would keep the script from running: all listeners are told instead.
 func (r *Runner) keysBeside(ctx context.Context, x *Call) (others []otherKey, err error) {
 	for _, key := range x.Keys[1:] {
-		others = append(others, otherKey{name: key, own: true})
+		others = append(others, otherKey{name: key, named: true})
 	}
 	if n := len(others); n > 0 && others[n-1].name == x.Lock.Line {
 		others = others[:n-1]
@@ -249,16 +249,16 @@ func (r *Runner) keysBeside(ctx context.Context, x *Call) (others []otherKey, er
 	if !x.Lock.Readers {
 		return others, nil
 	}
-	holds, err := r.timeoutsOf(ctx, x.Lock.Name)
+	holds, err := r.readLeases(ctx, x.Lock.Name)
 	for _, key := range holds {
 		others = append(others, otherKey{name: key})
 	}
 	return others, err
 }
 
-// lookAt notes which of keys exist, and returns the time of the lock's server in ms. The error may come from the old node of
+// noteExisting notes which of keys exist, and returns the time of the lock's server in ms. The error may come from the old node of
 // the slot or from the new node.
-func (r *Runner) lookAt(ctx context.Context, lock string, keys []otherKey) (now int64, err error) {
+func (r *Runner) noteExisting(ctx context.Context, lock string, keys []otherKey) (now int64, err error) {
 	looks := []script.Call{kinds.Look.Get().Call([]string{lock})}
 	for _, key := range keys {
 		looks = append(looks, kinds.Look.Get().Call([]string{key.name}))
@@ -273,7 +273,7 @@ func (r *Runner) lookAt(ctx context.Context, lock string, keys []otherKey) (now 
 			return 0, err
 		}
 		if i > 0 {
-			keys[i-1].there = there
+			keys[i-1].exists = there
 		}
 	}
 	return replies[0].At(1).Int()
@@ -299,8 +299,8 @@ func (r *Runner) apartScript(s *script.Script) *script.Script {
 	return variant.(*script.Script)
 }
 
-// timeoutsOf returns the lease keys of all readers of a read-write lock.
-func (r *Runner) timeoutsOf(ctx context.Context, name string) (keys []string, err error) {
+// readLeases returns the lease keys of all readers of a read-write lock.
+func (r *Runner) readLeases(ctx context.Context, name string) (keys []string, err error) {
 	fields, err := r.server.Doer.Send(ctx, resp.Cmd("HGETALL", name))
 	if err != nil {
 		return nil, err

@@ -53,7 +53,7 @@ func (ch *Channels) Settle(ctx context.Context, l Lock) error {
 	command := ShardPublish
 	if _, err := ch.server.Doer.Send(Patient(ctx), resp.Cmd("PUBSUB", "SHARDNUMSUB", "0").On(l.Name)); err != nil {
 		reply, answered := errors.AsType[resp.Error](err)
-		if !answered || errors.Is(err, conn.ErrUncertain) || errors.Is(err, conn.ErrNotSent) || Passing(reply) {
+		if !answered || errors.Is(err, conn.ErrUncertain) || errors.Is(err, conn.ErrNotSent) || NotReady(reply) {
 			return fmt.Errorf("lock: asking whether the server has shard channels: %w", err)
 		}
 		command = PlainPublish
@@ -63,8 +63,8 @@ func (ch *Channels) Settle(ctx context.Context, l Lock) error {
 	return nil
 }
 
-// Passing reports whether the reply of a server says that the server is not ready.
-func Passing(reply resp.Error) bool {
+// NotReady reports whether the reply of a server says that the server is not ready.
+func NotReady(reply resp.Error) bool {
 	switch {
 	case netfail.Denied(reply):
 		return false

@@ -40,8 +40,8 @@ func NewClocks(s *Server) *Clocks { return &Clocks{server: s, begin: time.Now()}
 // Age returns the time since NewClocks.
 func (k *Clocks) Age() time.Duration { return time.Since(k.begin) }
 
-// Last returns the time until which a request sent now to the server of name is valid, by the server's clock, in ms.
-func (k *Clocks) Last(name string) int64 {
+// LastMoment returns the time until which a request sent now to the server of name is valid, by the server's clock, in ms.
+func (k *Clocks) LastMoment(name string) int64 {
 	k.mu.RLock()
 	var ahead time.Duration
 	if len(k.ahead) > 0 {

@@ -37,8 +37,10 @@ func (d dividing) Value(key any) any {
 	return d.Context.Value(key)
 }
 
-// Once returns ctx for requests of which a refusal is the answer: see [conn.NoRepeat].
-func Once(ctx context.Context) context.Context { return context.WithValue(ctx, conn.NoRepeat, true) }
+// NoRepeat returns ctx for requests of which a refusal is the answer: see [conn.NoRepeat].
+func NoRepeat(ctx context.Context) context.Context {
+	return context.WithValue(ctx, conn.NoRepeat, true)
+}
 
 // WithValues returns a context that ends with ctx and also has the values of another context.
 func WithValues(ctx, values context.Context) context.Context { return valued{ctx, values} }

@@ -106,9 +106,9 @@ func (d *Identity) Ask(ctx context.Context) {
 	}
 }
 
-// Vouch returns nil if the server certainly remembers all earlier grants that still count. info came with a grant,
+// CheckVote returns nil if the server certainly remembers all earlier grants that still count. info came with a grant,
 // and neither is older than start.
-func (d *Identity) Vouch(ctx context.Context, info resp.Value, start clock.Instant, quarantine time.Duration) error {
+func (d *Identity) CheckVote(ctx context.Context, info resp.Value, start clock.Instant, quarantine time.Duration) error {
 	age, ok := d.Note(info, start)
 	if !ok {
 		return fmt.Errorf("%w: INFO lacks its run_id or its uptime", ErrNoVote)

@@ -84,8 +84,8 @@ func (l *Lock) rule() string {
 // maxKnown limits the servers remembered.
 const maxKnown = 64
 
-// Refused reports whether a server executed nothing because a migrating slot has its keys on two nodes.
-func Refused(err error) bool { return errors.Is(err, resp.ErrTryAgain) && !Uncertain(err) }
+// TryAgain reports whether a server executed nothing because a migrating slot has its keys on two nodes.
+func TryAgain(err error) bool { return errors.Is(err, resp.ErrTryAgain) && !Uncertain(err) }
 
 // Asks reports whether a server executed nothing because the key has moved with a slot that migrates: another server has the key, and the same
 // server has to be asked for the next one.

@@ -63,14 +63,14 @@ type Replicas struct {
 
 // record is what a client knows of a server's replicas.
 type record struct {
-	count     int        // the last count
-	checked   attachment // at the last count
-	seen      bool       // the replicas have been counted
-	had       bool       // the server has had a replica
-	doubt     bool       // the last wait for replicas failed
-	bareSince time.Time  // start of the time without a replica; zero with a replica, or if unknown
-	warned    bool       // of a server without a replica
-	syncing   int        // at the last count, the replicas of headcount.syncingNotAway
+	count      int        // the last count
+	checked    attachment // at the last count
+	seen       bool       // the replicas have been counted
+	had        bool       // the server has had a replica
+	lastFailed bool       // the last wait for replicas failed
+	bareSince  time.Time  // start of the time without a replica; zero with a replica, or if unknown
+	warned     bool       // of a server without a replica
+	syncing    int        // at the last count, the replicas of headcount.syncingNotAway
 
 	muted      muted     // at the last reply
 	mutedSince time.Time // start of the time with the same muted
@@ -97,8 +97,8 @@ func NewReplicas(s *Server, acks Acks) *Replicas { return &Replicas{server: s, a
 // On reports whether requests wait for replicas.
 func (r *Replicas) On() bool { return !r.acks.Off }
 
-// at returns the record of a server. The caller has mu.
-func (r *Replicas) at(s conn.Succession) *record {
+// recordOf returns the record of a server. The caller has mu.
+func (r *Replicas) recordOf(s conn.Succession) *record {
 	key := cmp.Or(s.Master, s.Addr)
 	st := r.known[key]
 	if st == nil {
@@ -111,12 +111,12 @@ func (r *Replicas) at(s conn.Succession) *record {
 	return st
 }
 
-// counted records n replicas able to acknowledge, by the headcount h. bare: the server counts as a server without replicas. An arrival
+// recordCount records n replicas able to acknowledge, by the headcount h. bare: the server counts as a server without replicas. An arrival
 // or a departure is news until the other nodes have been asked behind the first headcount with it.
-func (r *Replicas) counted(s conn.Succession, h headcount, n int) (bare bool) {
+func (r *Replicas) recordCount(s conn.Succession, h headcount, n int) (bare bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	st := r.at(s)
+	st := r.recordOf(s)
 	if s.Asked.Before(st.changedAt(h)) {
 		st.count = max(st.count, n)
 	} else {
@@ -169,15 +169,15 @@ type Acked struct {
 	leaves     time.Time       // end of the caller's interest; zero if unknown
 
 	// The outcome.
-	ran      bool      // a server has run a script
-	several  bool      // more than one server has
-	asked    time.Time // of the replies
-	answered time.Time
-	got      int64                     // number of acknowledgements
-	failed   error                     // error of WAIT
-	info     [len(sections)]resp.Value // replies to sections
-	who      string                    // comparable with Succession.Master
-	unnamed  error                     // why who is unknown
+	ran         bool      // a server has run a script
+	twoServers  bool      // more than one server has
+	asked       time.Time // of the replies
+	answered    time.Time
+	acked       int64                     // number of acknowledgements
+	failed      error                     // error of WAIT
+	info        [len(sections)]resp.Value // replies to sections
+	identity    string                    // comparable with Succession.Master
+	identityErr error                     // why who is unknown
 }
 
 // Hold names a lock and its owner, for the log.
@@ -188,7 +188,7 @@ type Hold struct{ Name, Kind, Owner string }
 // ctx has left after New, if that is less than Acks.Timeout.
 func (r *Replicas) New(ctx context.Context, h Hold, leaves time.Time) (*Acked, error) {
 	d := &Acked{r: r, hold: h, wait: r.acks.Timeout, leaves: leaves}
-	defer d.hurry(ctx)
+	defer d.limitWait(ctx)
 	var unknown error
 	d.succession, unknown = r.succession(ctx, h.Name, time.Time{})
 	switch d.need = r.acks.Exact; {
@@ -196,22 +196,22 @@ func (r *Replicas) New(ctx context.Context, h Hold, leaves time.Time) (*Acked, e
 		d.need = 1 // Confirm asks the other nodes again
 	case unknown != nil:
 	case d.need == 0:
-		d.need = r.acks.Of(d.expect(ctx))
+		d.need = r.acks.Of(d.expected(ctx))
 	default:
-		return d, d.enough(ctx)
+		return d, d.checkEnough(ctx)
 	}
 	return d, nil
 }
 
-// hurry limits the timeout of WAIT to three quarters of the remaining time of ctx.
-func (d *Acked) hurry(ctx context.Context) {
+// limitWait limits the timeout of WAIT to three quarters of the remaining time of ctx.
+func (d *Acked) limitWait(ctx context.Context) {
 	if deadline, ok := ctx.Deadline(); ok {
 		d.wait = max(min(d.wait, time.Until(deadline)*3/4), time.Millisecond)
 	}
 }
 
-// enough returns an error if the server certainly has fewer replicas than needed.
-func (d *Acked) enough(ctx context.Context) error {
+// checkEnough returns an error if the server certainly has fewer replicas than needed.
+func (d *Acked) checkEnough(ctx context.Context) error {
 	if d.r.server.Failover == nil || d.succession.Replicas >= d.need {
 		return nil
 	}
@@ -219,15 +219,15 @@ func (d *Acked) enough(ctx context.Context) error {
 	if err != nil || s.Replicas+s.Away >= d.need {
 		return nil
 	}
-	return d.short(d.need, fmt.Errorf("it has no more than %d", s.Replicas+s.Away))
+	return d.shortage(d.need, fmt.Errorf("it has no more than %d", s.Replicas+s.Away))
 }
 
-// expect returns the presumed number of replicas. The request itself verifies a result of 0.
-func (d *Acked) expect(ctx context.Context) int {
+// expected returns the presumed number of replicas. The request itself verifies a result of 0.
+func (d *Acked) expected(ctx context.Context) int {
 	d.r.mu.Lock()
-	st := *d.r.at(d.succession)
+	st := *d.r.recordOf(d.succession)
 	d.r.mu.Unlock()
-	n, trusted := max(d.succession.Replicas-st.syncing, st.count), st.seen && !st.doubt
+	n, trusted := max(d.succession.Replicas-st.syncing, st.count), st.seen && !st.lastFailed
 	switch {
 	case trusted && n > 0:
 		return n
@@ -248,7 +248,7 @@ func (d *Acked) recount(ctx context.Context) (n int, bare bool) {
 	if err != nil {
 		return 0, false
 	}
-	d.r.loading(d.succession, &h, asked)
+	d.r.classifyMuted(d.succession, &h, asked)
 	since := asked.Add(-WitnessAge)
 	if news := d.r.changedAt(d.succession, h); !news.IsZero() {
 		ctx, since = context.WithValue(ctx, conn.EverySentinel, true), clock.Earlier(news, since)
@@ -258,7 +258,7 @@ func (d *Acked) recount(ctx context.Context) (n int, bare bool) {
 		return 0, false
 	}
 	n = d.r.candidates(h, s)
-	return n, d.r.counted(s, h, n)
+	return n, d.r.recordCount(s, h, n)
 }
 
 // candidates returns the number of replicas that could replace the server without having acknowledged: replicas known to the server or
@@ -331,17 +331,17 @@ func (d *Acked) note(asked time.Time, replies []resp.Value, ran bool) {
 	if d.ran && !ran {
 		return
 	}
-	last, before := replies[len(replies)-1], d.who
+	last, before := replies[len(replies)-1], d.identity
 	got, _ := last.Int()
 	if d.r.acks.Exact == 0 {
 		d.info = [len(sections)]resp.Value(replies)
-		d.who, d.unnamed = d.r.server.identityIn(replies[len(sections)])
+		d.identity, d.identityErr = d.r.server.identityIn(replies[len(sections)])
 	}
 	if d.ran {
-		got = min(got, d.got)
-		d.several = d.several || d.who != before
+		got = min(got, d.acked)
+		d.twoServers = d.twoServers || d.identity != before
 	}
-	d.asked, d.answered, d.got, d.failed, d.ran = asked, time.Now(), got, last.Err(), ran
+	d.asked, d.answered, d.acked, d.failed, d.ran = asked, time.Now(), got, last.Err(), ran
 }
 
 // identityIn returns the identity in the reply of a server, comparable with Succession.Master.
@@ -362,11 +362,11 @@ func (d *Acked) Confirm(ctx context.Context) (bare bool, err error) {
 	need, err := d.required(ctx)
 	switch {
 	case err != nil:
-		return false, d.short(max(need, 1), err)
-	case d.got < int64(need):
-		return false, d.short(need, d.failed)
+		return false, d.shortage(max(need, 1), err)
+	case d.acked < int64(need):
+		return false, d.shortage(need, d.failed)
 	}
-	d.settled(need == 0)
+	d.recordAcked(need == 0)
 	return need == 0, nil
 }
 
@@ -375,7 +375,7 @@ func (d *Acked) required(ctx context.Context) (need int, err error) {
 	if d.r.acks.Exact > 0 {
 		return d.need, nil
 	}
-	if d.several {
+	if d.twoServers {
 		return d.need, errSeveral
 	}
 	n, bare, err := d.count(ctx)
@@ -394,8 +394,8 @@ func (d *Acked) count(ctx context.Context) (n int, bare bool, err error) {
 	if err != nil {
 		return 0, false, err
 	}
-	d.r.loading(d.succession, &h, d.asked)
-	s, err := d.answerer(ctx, h, time.Time{})
+	d.r.classifyMuted(d.succession, &h, d.asked)
+	s, err := d.successionOfAnswerer(ctx, h, time.Time{})
 	n = d.r.candidates(h, s)
 	fresh, news := d.answered.Add(-WitnessAge), time.Now()
 	if err == nil {
@@ -403,13 +403,13 @@ func (d *Acked) count(ctx context.Context) (n int, bare bool, err error) {
 	}
 	if !news.IsZero() {
 		ctx = context.WithValue(ctx, conn.EverySentinel, true)
-		if s, err = d.answerer(ctx, h, clock.Earlier(news, fresh)); err != nil {
+		if s, err = d.successionOfAnswerer(ctx, h, clock.Earlier(news, fresh)); err != nil {
 			return n, false, err
 		}
 		n = d.r.candidates(h, s)
 	}
 	if n == 0 || len(h.live) < n || s.Away > 0 || len(h.syncing) > 0 {
-		if s, err = d.answerer(ctx, h, fresh); err != nil {
+		if s, err = d.successionOfAnswerer(ctx, h, fresh); err != nil {
 			return n, false, err
 		}
 		n = d.r.candidates(h, s)
@@ -420,19 +420,19 @@ func (d *Acked) count(ctx context.Context) (n int, bare bool, err error) {
 		if err != nil {
 			return n, false, err
 		}
-		d.got = max(d.got-int64(h.newcomers(&after)), 0)
+		d.acked = max(d.acked-int64(h.newcomers(&after)), 0)
 	}
-	return n, d.r.counted(s, h, n), nil
+	return n, d.r.recordCount(s, h, n), nil
 }
 
-// loading decides about the muted replicas in h, a headcount of the time asked. A muted replica may have come just now, with all the data: then
+// classifyMuted decides about the muted replicas in h, a headcount of the time asked. A muted replica may have come just now, with all the data: then
 // the replica is live. A replica still muted after firstAck loads the data: online, and with signs of life, but in a first synchronization.
-func (r *Replicas) loading(s conn.Succession, h *headcount, asked time.Time) {
+func (r *Replicas) classifyMuted(s conn.Succession, h *headcount, asked time.Time) {
 	now := muted{h.arrivals, strings.Join(h.muted, " ")}
 	known := len(h.muted) > 0 && h.arrivals != arrivals{}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	st := r.at(s)
+	st := r.recordOf(s)
 	if st.muted != now {
 		st.muted, st.mutedSince = now, time.Now()
 	}
@@ -448,7 +448,7 @@ func (r *Replicas) loading(s conn.Succession, h *headcount, asked time.Time) {
 func (r *Replicas) changedAt(s conn.Succession, h headcount) time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.at(s).changedAt(h)
+	return r.recordOf(s).changedAt(h)
 }
 
 // changedAt is as of Replicas. The caller has mu.
@@ -462,44 +462,44 @@ func (st *record) changedAt(h headcount) time.Time {
 	return st.newsSince
 }
 
-// answerer returns other nodes' information about the answering server. It returns an error unless the other nodes name the
+// successionOfAnswerer returns other nodes' information about the answering server. It returns an error unless the other nodes name the
 // server as the master, or as the master of another part of the keys (the target of a migrating slot).
 //
 // For seconds after a promotion or a restart, sentinels report a wrong identity or none. With live replicas the address is
 // enough if the Pool has had no other master since before the request, because a Pool refuses a former master's answer to WAIT.
-func (d *Acked) answerer(ctx context.Context, h headcount, since time.Time) (conn.Succession, error) {
+func (d *Acked) successionOfAnswerer(ctx context.Context, h headcount, since time.Time) (conn.Succession, error) {
 	s, err := d.r.succession(ctx, d.hold.Name, since)
 	if err != nil || d.r.server.Failover == nil {
 		return s, err
 	}
 	spread := d.r.server.Spread
 	switch {
-	case d.unnamed != nil || d.who == s.Master || spread == nil && len(h.live) > 0 && s.Addr == d.succession.Addr && s.Changes == d.succession.Changes:
-		return s, d.unnamed
+	case d.identityErr != nil || d.identity == s.Master || spread == nil && len(h.live) > 0 && s.Addr == d.succession.Addr && s.Changes == d.succession.Changes:
+		return s, d.identityErr
 	case spread == nil || since.IsZero():
 		return s, errNotMaster
 	}
-	if s, err = spread.SuccessionOf(ctx, d.who, since); err != nil {
+	if s, err = spread.SuccessionOf(ctx, d.identity, since); err != nil {
 		err = fmt.Errorf("%w: %w", errNotMaster, err)
 	}
 	return s, err
 }
 
-// short records a lack of acknowledgements and returns the error.
-func (d *Acked) short(need int, cause error) error {
+// shortage records a lack of acknowledgements and returns the error.
+func (d *Acked) shortage(need int, cause error) error {
 	d.r.mu.Lock()
-	d.r.at(d.succession).doubt = true
+	d.r.recordOf(d.succession).lastFailed = true
 	d.r.mu.Unlock()
 	return &Shortage{
-		Name: d.hold.Name, Server: d.succession.Addr, Needed: need, Acked: int(d.got), Within: d.wait, Err: cause,
+		Name: d.hold.Name, Server: d.succession.Addr, Needed: need, Acked: int(d.acked), Within: d.wait, Err: cause,
 	}
 }
 
-// settled records enough acknowledgements. It logs a warning for a server without a replica, and the end of the condition.
-func (d *Acked) settled(bare bool) {
+// recordAcked records enough acknowledgements. It logs a warning for a server without a replica, and the end of the condition.
+func (d *Acked) recordAcked(bare bool) {
 	d.r.mu.Lock()
-	st := d.r.at(d.succession)
-	st.doubt = false
+	st := d.r.recordOf(d.succession)
+	st.lastFailed = false
 	warned := st.warned
 	st.warned = bare
 	if !bare {

@@ -13,8 +13,8 @@ const (
 	listenAfter = 250 * time.Millisecond
 	// alarmPause is the minimum interval between alarms, since connections may be lost repeatedly.
 	alarmPause = time.Second
-	// mostNews limits the events that share a round of renewals.
-	mostNews = 1000
+	// mostEvents limits the events that share a round of renewals.
+	mostEvents = 1000
 )
 
 // alarms notifies the watchdog of leases that may have been lost early: the server was unreachable and may have lost
@@ -40,16 +40,16 @@ func (w *Watchdog[L]) answerAlarm(at time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.alarmed = time.Now() // after the alarm: at may be before
-	w.raised = w.alarmed
+	w.renewAllAt = w.alarmed
 	w.renewAllLocked(at)
 	for _, r := range w.endings {
 		w.checkLocked(r, at)
 	}
 }
 
-// hearAll handles an event of the channel for forced unlocks, together with the events in news: one search through all leases of the client,
+// takeForced handles an event of the channel for forced unlocks, together with the events in news: one search through all leases of the client,
 // and one round of renewals, serve all events.
-func (w *Watchdog[L]) hearAll(ev pubsub.Event, news <-chan pubsub.Event) {
+func (w *Watchdog[L]) takeForced(ev pubsub.Event, news <-chan pubsub.Event) {
 	forced := make(map[string]bool) // the names of locks
 	for n, ok := 1, true; ok; n++ {
 		switch ev.Kind {
@@ -59,7 +59,7 @@ func (w *Watchdog[L]) hearAll(ev pubsub.Event, news <-chan pubsub.Event) {
 			forced[ev.Payload] = true
 		}
 		ok = false
-		if n < mostNews {
+		if n < mostEvents {
 			select {
 			case ev, ok = <-news: // the loop sees a closed channel, too
 			default:
@@ -72,11 +72,11 @@ func (w *Watchdog[L]) hearAll(ev pubsub.Event, news <-chan pubsub.Event) {
 	w.mu.Lock()
 	w.alarmed = time.Now() // after all events and before the search, so a lease added meanwhile is not missed
 	w.mu.Unlock()
-	w.tell(w.cfg.Named(forced))
+	w.renewFirst(w.cfg.Named(forced))
 }
 
-// tell makes leases due at once, before others, because their locks may have been forced.
-func (w *Watchdog[L]) tell(leases []L) {
+// renewFirst makes leases due at once, before others, because their locks may have been forced.
+func (w *Watchdog[L]) renewFirst(leases []L) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := time.Now()
@@ -86,10 +86,10 @@ func (w *Watchdog[L]) tell(leases []L) {
 		case !r.renewed:
 			w.checkLocked(r, now)
 		case r.index < 0:
-			r.news = true
+			r.maybeForced = true
 		default:
 			heap.Remove(&r.server.renewals, r.index)
-			r.news = true
+			r.maybeForced = true
 			w.pushLocked(r, now)
 		}
 	}
@@ -111,7 +111,7 @@ func (w *Watchdog[L]) listen() {
 	stays := a.candidate != nil && !a.candidate.ended
 	w.mu.Unlock()
 	switch {
-	case held == nil && w.under > 0: // there may be leases in no schedule
+	case held == nil && w.running > 0: // there may be leases in no schedule
 		return
 	case held == nil && a.listening != nil && a.unused:
 		_ = a.listening.Close()
@@ -126,8 +126,8 @@ func (w *Watchdog[L]) listen() {
 	}
 }
 
-// news returns the events for the loop; nil without a subscription.
-func (a *alarms[L]) news() <-chan pubsub.Event {
+// events returns the events for the loop; nil without a subscription.
+func (a *alarms[L]) events() <-chan pubsub.Event {
 	if a.listening == nil {
 		return nil
 	}

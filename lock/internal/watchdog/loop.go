@@ -34,7 +34,7 @@ func (w *Watchdog[L]) loop(last clock.Instant) {
 		w.mu.Lock()
 		timer.Reset(time.Until(w.wake))
 		w.mu.Unlock()
-		news := w.alarms.news()
+		news := w.alarms.events()
 		select {
 		case <-w.signal:
 			if !w.alarms.raised.Load() {
@@ -45,12 +45,12 @@ func (w *Watchdog[L]) loop(last clock.Instant) {
 				w.alarms.listening = nil
 				continue
 			}
-			w.hearAll(ev, news)
+			w.takeForced(ev, news)
 		case r := <-w.ended:
 			w.end(r)
 		case <-timer.C:
 		case <-w.cfg.Life.Done():
-			for w.under > 0 {
+			for w.running > 0 {
 				w.end(<-w.ended)
 			}
 			return
@@ -83,7 +83,7 @@ func (w *Watchdog[L]) begin(at time.Time) {
 	}
 	w.mu.Unlock()
 	for _, r := range rounds {
-		w.under++
+		w.running++
 		if len(r.due) > 0 {
 			w.noteLateness(r)
 		}
@@ -104,7 +104,7 @@ func (w *Watchdog[L]) noteLateness(r *round[L]) {
 
 // end reports a round that has ended, if it had renewals, and lets the next one begin.
 func (w *Watchdog[L]) end(r *round[L]) {
-	w.under--
+	w.running--
 	w.mu.Lock()
 	r.server.busy = false
 	w.mu.Unlock()
@@ -130,7 +130,7 @@ func (w *Watchdog[L]) plan() {
 	for to, s := range w.servers {
 		switch {
 		case s.busy: // the end of its round wakes the loop
-		case len(s.renewals)+len(s.unchecked) == 0:
+		case len(s.renewals)+len(s.toCheck) == 0:
 			delete(w.servers, to)
 		default:
 			w.wake = s.nextLocked(w.wake, at.Add(tick))
@@ -150,7 +150,7 @@ func (w *Watchdog[L]) clockJumped() {
 	w.mu.Lock()
 	leases := slices.Collect(maps.Keys(w.watched))
 	w.alarmed = time.Now()
-	w.raised = w.alarmed
+	w.renewAllAt = w.alarmed
 	w.renewAllLocked(w.alarmed)
 	w.mu.Unlock()
 	for _, l := range leases {

@@ -13,9 +13,9 @@ import (
 
 // round is a round of requests to a server.
 type round[L comparable] struct {
-	server    *server[L]
-	due       []L // to be renewed
-	unchecked []L // to be checked
+	server  *server[L]
+	due     []L // to be renewed
+	toCheck []L // to be checked
 
 	begun   bool  // a renewal was sent
 	failure error // the first one; nil for none
@@ -26,7 +26,7 @@ type round[L comparable] struct {
 func (w *Watchdog[L]) run(r *round[L]) {
 	start := time.Now()
 	var wg sync.WaitGroup
-	if len(r.unchecked) > 0 {
+	if len(r.toCheck) > 0 {
 		wg.Go(func() { w.check(r) })
 	}
 	w.renew(r)
@@ -58,7 +58,7 @@ func (w *Watchdog[L]) renew(r *round[L]) {
 		w.cfg.Leases.Warn(leases[0], r.failure, "renewals fail, and are tried again", "leases", r.Failed)
 	}
 	w.mu.Lock()
-	r.server.paceLocked(r.failure == nil, over)
+	r.server.adaptLocked(r.failure == nil, over)
 	w.mu.Unlock()
 }
 
@@ -67,7 +67,7 @@ func (w *Watchdog[L]) renew(r *round[L]) {
 func (w *Watchdog[L]) limit(s *server[L]) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(w.cfg.Life, Limit(w.cfg.Term))
 	if !s.lane.apart {
-		ctx = remote.Once(ctx)
+		ctx = remote.NoRepeat(ctx)
 	}
 	return ctx, cancel
 }
@@ -127,9 +127,9 @@ func (w *Watchdog[L]) again(r *Record[L], start clock.Instant, failure error, fo
 	case failure == errUnconfirmed, follows:
 		w.pushLocked(r, time.Now())
 	case failure != nil: // the lease is asked for anew in any case
-		r.pause, r.news = min(max(2*r.pause, retryMin), retryMax), false
+		r.pause, r.maybeForced = min(max(2*r.pause, retryMin), retryMax), false
 		w.pushLocked(r, time.Now().Add(r.pause))
-	case r.news || start.Time.Before(w.raised):
+	case r.maybeForced || start.Time.Before(w.renewAllAt):
 		w.pushLocked(r, time.Now())
 	default:
 		w.pushLocked(r, w.cfg.Leases.Due(r.lease, start.Time.Add(w.cfg.Every)))
@@ -140,7 +140,7 @@ func (w *Watchdog[L]) again(r *Record[L], start clock.Instant, failure error, fo
 func (w *Watchdog[L]) check(r *round[L]) {
 	ctx, cancel := w.limit(r.server)
 	defer cancel()
-	answers := w.cfg.Ask(ctx, r.unchecked, true)
+	answers := w.cfg.Ask(ctx, r.toCheck, true)
 	for _, a := range answers {
 		if a.Err == nil && a.Outcome <= 0 {
 			w.cfg.Leases.Denied(a.Lease, a.Outcome < 0)

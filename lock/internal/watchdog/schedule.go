@@ -10,16 +10,16 @@ import (
 
 // Record is what the Watchdog knows of a lease. The zero Record is ready; the Watchdog's mu guards it.
 type Record[L comparable] struct {
-	lease   L             // constant once added
-	added   bool          // the lease has been in a schedule
-	renewed bool          // otherwise the lease only ends; constant once added
-	due     time.Time     // time of the renewal, or end of the lease
-	pause   time.Duration // pause after the last failure; 0 without a failure
-	index   int           // index in the schedule; -1 while the renewal is under way
-	ended   bool          // the lease is over and must not be scheduled again
-	news    bool          // somebody may have forced the lock since the last renewal was sent
-	server  *server[L]    // in which a lease is scheduled for renewal, or was to be checked last; otherwise nil or an earlier one
-	detour  detour        // after a redirection
+	lease       L             // constant once added
+	added       bool          // the lease has been in a schedule
+	renewed     bool          // otherwise the lease only ends; constant once added
+	due         time.Time     // time of the renewal, or end of the lease
+	pause       time.Duration // pause after the last failure; 0 without a failure
+	index       int           // index in the schedule; -1 while the renewal is under way
+	ended       bool          // the lease is over and must not be scheduled again
+	maybeForced bool          // somebody may have forced the lock since the last renewal was sent
+	server      *server[L]    // in which a lease is scheduled for renewal, or was to be checked last; otherwise nil or an earlier one
+	detour      detour        // after a redirection
 
 	trust trust // owned by the renewal under way
 }
@@ -61,8 +61,8 @@ type schedule[L comparable] []*Record[L]
 func (s schedule[L]) Len() int { return len(s) }
 
 func (s schedule[L]) Less(i, j int) bool {
-	if s[i].news != s[j].news {
-		return s[i].news
+	if s[i].maybeForced != s[j].maybeForced {
+		return s[i].maybeForced
 	}
 	return s[i].due.Before(s[j].due)
 }

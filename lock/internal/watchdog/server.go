@@ -21,8 +21,8 @@ type server[L comparable] struct {
 	renewals schedule[L] // leases with renewal
 	// unchecked are leases without renewal, for a question at checkAt: an alarm or a message is about the lease, or came between its
 	// request and the lease.
-	unchecked map[L]struct{}
-	checkAt   time.Time
+	toCheck map[L]struct{}
+	checkAt time.Time
 }
 
 // serverLocked returns the server of a lease's lock.
@@ -35,7 +35,7 @@ func (w *Watchdog[L]) serverLocked(r *Record[L]) *server[L] {
 	}
 	s := w.servers[to]
 	if s == nil {
-		s = &server[L]{lane: to, batches: batchesAtOnce, unchecked: make(map[L]struct{})}
+		s = &server[L]{lane: to, batches: batchesAtOnce, toCheck: make(map[L]struct{})}
 		w.servers[to] = s
 	}
 	return s
@@ -44,10 +44,10 @@ func (w *Watchdog[L]) serverLocked(r *Record[L]) *server[L] {
 // checkLocked has the server asked for a lease without renewal at the time at.
 func (w *Watchdog[L]) checkLocked(r *Record[L], at time.Time) {
 	if r.server != nil {
-		delete(r.server.unchecked, r.lease)
+		delete(r.server.toCheck, r.lease)
 	}
 	r.server = w.serverLocked(r)
-	r.server.unchecked[r.lease] = struct{}{}
+	r.server.toCheck[r.lease] = struct{}{}
 	r.server.checkAt = at
 	w.wakeLocked(at)
 }
@@ -55,7 +55,7 @@ func (w *Watchdog[L]) checkLocked(r *Record[L], at time.Time) {
 // recheckLocked has the server asked once more for a lease, after a pause unless others are to be asked for sooner.
 func (w *Watchdog[L]) recheckLocked(r *Record[L]) {
 	at := time.Now().Add(retryMax)
-	if s := w.serverLocked(r); len(s.unchecked) > 0 {
+	if s := w.serverLocked(r); len(s.toCheck) > 0 {
 		at = clock.Earlier(at, s.checkAt)
 	}
 	w.checkLocked(r, at)
@@ -73,29 +73,29 @@ func (w *Watchdog[L]) takeLocked(s *server[L], at time.Time) *round[L] {
 				w.pushLocked(first, first.due)
 				continue
 			}
-			first.news = false
+			first.maybeForced = false
 			r.due = append(r.due, first.lease)
 			r.Lateness = max(r.Lateness, at.Sub(first.due))
 		}
 	}
-	if len(s.unchecked) > 0 && !s.checkAt.After(at) {
-		for l := range s.unchecked {
+	if len(s.toCheck) > 0 && !s.checkAt.After(at) {
+		for l := range s.toCheck {
 			if r := w.cfg.Leases.Record(l); w.serverLocked(r) != s {
 				w.checkLocked(r, at)
 				continue
 			}
-			r.unchecked = append(r.unchecked, l)
+			r.toCheck = append(r.toCheck, l)
 		}
-		clear(s.unchecked)
+		clear(s.toCheck)
 	}
-	if len(r.due)+len(r.unchecked) == 0 {
+	if len(r.due)+len(r.toCheck) == 0 {
 		return nil
 	}
 	return r
 }
 
 // pace adapts the size of the server's next round to the result of the last round.
-func (s *server[L]) paceLocked(done, late bool) {
+func (s *server[L]) adaptLocked(done, late bool) {
 	switch {
 	case done:
 		s.batches = min(s.batches+1, batchesAtOnce)
@@ -106,7 +106,7 @@ func (s *server[L]) paceLocked(done, late bool) {
 
 // nextLocked returns the time at which a lease is due on the server, or end if earlier. Renewals are looked at tick after now.
 func (s *server[L]) nextLocked(end, tick time.Time) time.Time {
-	if len(s.unchecked) > 0 {
+	if len(s.toCheck) > 0 {
 		end = clock.Earlier(end, s.checkAt)
 	}
 	if len(s.renewals) > 0 {

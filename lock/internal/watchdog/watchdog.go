@@ -89,22 +89,22 @@ type Counters struct {
 type Watchdog[L comparable] struct {
 	Counters
 
-	cfg    Config[L]
-	wg     sync.WaitGroup
-	signal chan struct{} // buffered, 1: signalled when an event is due earlier than the loop's timer
-	alarms alarms[L]
-	under  int            // rounds under way; owned by the loop
-	ended  chan *round[L] // rounds that have ended, for the loop
+	cfg     Config[L]
+	wg      sync.WaitGroup
+	signal  chan struct{} // buffered, 1: signalled when an event is due earlier than the loop's timer
+	alarms  alarms[L]
+	running int            // rounds under way; owned by the loop
+	ended   chan *round[L] // rounds that have ended, for the loop
 
-	mu      sync.Mutex // guards the following, and the Record of each lease; taken after a lease's own
-	started bool
-	closed  bool
-	servers map[lane]*server[L] // those without a lease due and without a round are left out
-	endings schedule[L]         // leases without renewal
-	wake    time.Time           // time of the loop's next pass
-	watched map[L]struct{}      // leases with a deadline timer, which stands still while the machine sleeps
-	alarmed time.Time           // of the last alarm, message or jump of the clocks
-	raised  time.Time           // of the last alarm that the loop has answered, or jump
+	mu         sync.Mutex // guards the following, and the Record of each lease; taken after a lease's own
+	started    bool
+	closed     bool
+	servers    map[lane]*server[L] // those without a lease due and without a round are left out
+	endings    schedule[L]         // leases without renewal
+	wake       time.Time           // time of the loop's next pass
+	watched    map[L]struct{}      // leases with a deadline timer, which stands still while the machine sleeps
+	alarmed    time.Time           // of the last alarm, message or jump of the clocks
+	renewAllAt time.Time           // of the last alarm that the loop has answered, or jump
 }
 
 // New returns a Watchdog without leases.
@@ -144,7 +144,7 @@ func (w *Watchdog[L]) Remove(l L) {
 	r.ended = true
 	delete(w.watched, l)
 	if r.server != nil {
-		delete(r.server.unchecked, l)
+		delete(r.server.toCheck, l)
 	}
 }
 

@@ -163,7 +163,7 @@ func TestNewsDuringNewsMissesNoLease(t *testing.T) {
 		}
 		news <- pubsub.Event{Kind: pubsub.Message, Payload: "earlier"}
 		for len(news) > 0 {
-			w.hearAll(<-news, news)
+			w.takeForced(<-news, news)
 		}
 		l := new(fake)
 		w.Add(l, true, asked, asked.Add(10*time.Second))
@@ -178,28 +178,28 @@ func TestNewsDuringNewsMissesNoLease(t *testing.T) {
 func TestNewsTogetherLookForLeasesOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := keep(t, func(int) (int64, error) { return 1, nil })
-		news := make(chan pubsub.Event, 2*mostNews)
+		news := make(chan pubsub.Event, 2*mostEvents)
 		looks, names := 0, 0
 		w.cfg.Named = func(forced map[string]bool) []*fake {
 			looks, names = looks+1, names+len(forced)
 			return nil
 		}
-		for i := range mostNews / 2 {
+		for i := range mostEvents / 2 {
 			news <- pubsub.Event{Kind: pubsub.Message, Payload: strconv.Itoa(i / 2)}
 			news <- pubsub.Event{Kind: pubsub.Lagged}
 		}
 		news <- pubsub.Event{Kind: pubsub.Message, Payload: "later"}
-		w.hearAll(<-news, news)
-		if looks != 1 || names != mostNews/4 || len(news) != 1 {
-			t.Errorf("%d looks for %d locks, %d events left, want 1, %d and 1", looks, names, len(news), mostNews/4)
+		w.takeForced(<-news, news)
+		if looks != 1 || names != mostEvents/4 || len(news) != 1 {
+			t.Errorf("%d looks for %d locks, %d events left, want 1, %d and 1", looks, names, len(news), mostEvents/4)
 		}
 		if !w.alarms.raised.Load() {
 			t.Error("no alarm for missed messages")
 		}
 		close(news)
-		w.hearAll(<-news, news)
-		if looks != 2 || names != mostNews/4+1 {
-			t.Errorf("%d looks for %d locks at the end, want 2 and %d", looks, names, mostNews/4+1)
+		w.takeForced(<-news, news)
+		if looks != 2 || names != mostEvents/4+1 {
+			t.Errorf("%d looks for %d locks at the end, want 2 and %d", looks, names, mostEvents/4+1)
 		}
 	})
 }
@@ -249,7 +249,7 @@ func TestLeaseIsCheckedOnce(t *testing.T) {
 		w.Add(l, false, time.Now(), time.Now().Add(time.Hour))
 		for range 10 {
 			time.Sleep(time.Second - time.Millisecond) // not when the loop asks
-			w.tell([]*fake{l})
+			w.renewFirst([]*fake{l})
 		}
 		synctest.Wait()
 		if most != 1 {
@@ -386,7 +386,7 @@ func TestRemovedLeaseIsNotChecked(t *testing.T) {
 		w.Add(l, false, time.Now(), time.Now().Add(time.Hour))
 		w.WatchClock(l)
 		time.Sleep(time.Millisecond)
-		w.tell([]*fake{l})
+		w.renewFirst([]*fake{l})
 		time.Sleep(retryMax / 2)
 		synctest.Wait()
 		w.Remove(l)
