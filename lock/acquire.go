@@ -13,14 +13,13 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// errUnanswered is the failure of a request that stands in line because of requests before it.
+// errUnanswered is the failure of a request that stands in line because earlier requests have no answer.
 var errUnanswered = errors.New("earlier requests for the lock have no answer")
 
-// mustWait reports whether r has to stand in line: somebody in this process has the lock or waits for it, or has left without an
-// answer. Without the last rule, callers whose deadlines are short for a busy server would all ask it at once, again and again, and
-// keep it so busy that none of them has an answer in time. An owner that already has the lock does not stand in line. before is the watch
-// of a line without waiters.
-func (r *request) mustWait() (before watchMark, crowded bool) {
+// mustWait reports whether r has to stand in line, as another caller of this process has the lock, waits for it, or has left without an
+// answer. By the last rule, callers whose deadlines are too short for a busy server do not all ask it again and again, and keep it busy.
+// An Owner that has the lock never stands in line. before is the mark of the parked watch of a line without waiters.
+func (r *request) mustWait() (before watchMark, must bool) {
 	c := r.client
 	k := r.target.kind
 	if k.queued {
@@ -52,9 +51,9 @@ func (r *request) mustWait() (before watchMark, crowded bool) {
 	return before, false
 }
 
-// attempt runs the acquire script once, and again if the request arrived too late to run. attempt reports whether the
-// server granted r, with the lease in r.got for kinds with leases, and otherwise the time until the next reason to
-// ask. An attempt without a reply is undone in the background.
+// attempt runs the acquire script once, and again if the request arrived too late to run. It reports whether the server
+// granted r, with the lease in r.got for kinds with leases. After a refusal, left is the time until asking again is
+// worthwhile, negative if unknown. An attempt without a reply is undone in the background.
 func (r *request) attempt(ctx context.Context) (granted bool, left time.Duration, err error) {
 	c := r.client
 	if r.target.kind.Undo != nil {
@@ -140,14 +139,14 @@ func (r *request) doer(ack *remote.Acked) conn.Doer {
 	return server
 }
 
-// unanswered handles an acquire of r that failed with err. An acquire that may have run is undone, or asked again under the same
-// latch.
+// unanswered handles an acquire of r, sent at start, that failed with err. An acquire that may have run is undone or, for a waiter of a kind
+// without owners, sent again under the same latch.
 func (r *request) unanswered(ctx context.Context, start clock.Instant, err error) {
 	c := r.client
 	k := r.target.kind
 	_, answered := errors.AsType[resp.Error](err)
 	switch {
-	case !remote.Uncertain(err):
+	case !remote.Uncertain(err): // nothing has run
 	case answered: // a part of the script has run
 		r.undo(start, false)
 	case k.unowned && r.waits && ctx.Err() == nil && !c.isClosed():
@@ -221,21 +220,13 @@ func (r *request) acknowledged(ctx context.Context, ack *remote.Acked) error {
 	return notReplicated(err, r.client.log)
 }
 
-// accept makes a lease of g, unless g is refused here, the lease has already ended, or the client is closed. Otherwise g is undone.
+// accept makes r.got of the grant g. It undoes a grant that too few replicas have acknowledged, that has expired on the way, or that
+// comes after Close, and returns the reason.
 func (r *request) accept(g grant) error {
-	c := r.client
-	switch {
-	case r.target.kind.unowned && g.refused != nil:
-		r.undo(g.start, false)
-		return g.refused
-	case r.target.kind.unowned:
-		if r.latch != "" {
-			c.cleanup.SettleLatch(r.target.name, r.latch, r.unsure, r.lastMoment)
-			r.endUnsure()
-		}
-		r.shareGrant()
-		return nil
+	if r.target.kind.unowned {
+		return r.acceptUnowned(g)
 	}
+	c := r.client
 	l, k, own := newLease(r, g), r.target.storedKind(), r.turn
 	if r.target.values != "" { // the leases of a group are their own record
 		own = nil
@@ -270,7 +261,21 @@ func (r *request) accept(g grant) error {
 	return nil
 }
 
-// parseGrant parses the reply to acquire. The count of a refusal is 0; left is then the time until the next reason to ask.
+// acceptUnowned is accept for a kind without leases.
+func (r *request) acceptUnowned(g grant) error {
+	if g.refused != nil {
+		r.undo(g.start, false)
+		return g.refused
+	}
+	if r.latch != "" {
+		r.client.cleanup.SettleLatch(r.target.name, r.latch, r.unsure, r.lastMoment)
+		r.endUnsure()
+	}
+	r.shareGrant()
+	return nil
+}
+
+// parseGrant parses the reply to acquire. The count of a refusal is 0, and left as for attempt.
 func (r *request) parseGrant(v resp.Value) (g grant, left time.Duration, err error) {
 	if r.target.values != "" && r.state != nil && v.Kind() == resp.SimpleString {
 		g.count = 1
@@ -279,13 +284,13 @@ func (r *request) parseGrant(v resp.Value) (g grant, left time.Duration, err err
 	}
 	g.values = r.target.values
 	g.count, g.token, left, err = parseAcquire(v, r.state != nil)
-	if errors.Is(err, ErrUpgrade) && r.turn.tally(r.target.readKind()).count == 0 { // a former master has confirmed the release
+	if errors.Is(err, ErrUpgrade) && r.turn.tally(r.target.readKind()).count == 0 { // a former master confirmed the release of the read hold
 		return g, r.client.pace.PollMax, nil
 	}
 	return g, left, err
 }
 
-// lostBefore returns the leases of l's Owner that were lost before the grant g of l, as a new period implies.
+// lostBefore returns the leases of l's Owner that the grant g of l proves to be lost.
 func (r *request) lostBefore(l *Lease, g grant) []*Lease {
 	switch {
 	case r.state == nil || r.target.values != "" && g.values == "":
@@ -321,7 +326,7 @@ func (r *request) loseHolds() {
 }
 
 // markUnsure handles an attempt without a reply, for a kind without owners. The next attempt uses the same latch, and
-// takes nothing if the first attempt succeeded, so a process that dies never holds more than it requested.
+// takes nothing more if the first attempt succeeded.
 func (r *request) markUnsure() {
 	c := r.client
 	if !r.unsure && r.target.kind.Undo != nil {

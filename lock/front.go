@@ -67,7 +67,7 @@ func (t *target) watch(c *Client, wake chan<- struct{}, channels ...string) (*pu
 	return c.events.Watch(wake, channels...)
 }
 
-// contend is the loop of the waiter at the front: sleep until a reason for an attempt, then try.
+// contend is the loop of the waiter at the front: it sleeps until there is a reason to look, then looks.
 func (w *waiter) contend(ctx context.Context) (err error) {
 	w.planQuestions(time.Now())
 	for done := false; !done; {
@@ -151,12 +151,11 @@ func (w *waiter) lookAtFront(ctx context.Context) (done bool, err error) {
 	return false, nil
 }
 
-// mostAttempt is the most time that an attempt is expected to take: a pause of the server does not cost the waiters with more time left
-// their turn.
+// mostAttempt limits head.took: after a pause of the server, waiters with more time left than that stay in line.
 const mostAttempt = 100 * time.Millisecond
 
-// shortOfTime reports whether w, whose turn it is, lacks the time for an attempt at now while somebody waits behind it. Otherwise callers
-// whose deadlines are short for the length of their line would all reach the front with too little time left, and none would succeed.
+// shortOfTime reports whether w, at the front with somebody behind, has less time left than an attempt takes. Such a waiter leaves the line:
+// otherwise, in a line too long for the deadlines of its callers, each would reach the front with too little time, and none would succeed.
 func (w *waiter) shortOfTime(now time.Time) bool {
 	if w.deadline.IsZero() || w.deadline.Sub(now) > w.head.took {
 		return false
@@ -195,8 +194,8 @@ func (w *waiter) planAfterGrant() {
 	w.head.Acquired(time.Now(), w.lease, w.target.backoff, more)
 }
 
-// planAfterFailure sets the next look after an attempt, begun at began, that failed with err. It reports true if the failures have
-// lasted for the time of a lease.
+// planAfterFailure sets the next look after an attempt, begun at began, that failed with err. It reports whether attempts have failed for as
+// long as Config.Lease, so that Lock gives up.
 func (w *waiter) planAfterFailure(began time.Time, err error) (tooLong bool) {
 	h, at, patience := w.head, time.Now(), w.client.cfg.Lease
 	switch {
@@ -215,7 +214,7 @@ func (w *waiter) planAfterFailure(began time.Time, err error) (tooLong bool) {
 	return tooLong
 }
 
-// expiredForLong records a grant that arrived expired at the time at, and reports whether all grants of a time as long as a lease did so.
+// expiredForLong records that a grant has arrived expired, and reports whether all grants have, for as long as Config.Lease.
 func (w *waiter) expiredForLong(at time.Time) bool {
 	if w.expiredSince.IsZero() {
 		w.expiredSince = at

@@ -57,7 +57,7 @@ func (h *Handle) Lock(ctx context.Context, opts ...Option) (*Lease, error) {
 	return a.finish(ctx, err)
 }
 
-// begin makes the first attempt. The request is not on the stack of the wait.
+// begin makes the first attempt. It has a frame of its own, so that the request does not stay on the stack during the wait.
 func (h *Handle) begin(ctx context.Context, opts []Option) (context.Context, acquisition, error) {
 	r, err := h.request(opts)
 	if err != nil {
@@ -76,7 +76,7 @@ func (h *Handle) request(opts []Option) (r request, err error) {
 // TryLock acquires the lock if the lock is free or already belongs to the Owner, and returns [ErrNotAcquired] if not.
 // TryLock asks the server once and does not wait for the lock. If the server grants the lock but the reply arrives
 // after the lease has ended, TryLock gives the lock back and returns a [*LostError] with the reason [Expired]. A free lock
-// whose next holder has been called, as package lock's section on waiting says, is not acquired.
+// counts as taken while it is reserved for a waiting process: see the section on waiting of package lock.
 func (h *Handle) TryLock(ctx context.Context, opts ...Option) (*Lease, error) {
 	r, err := h.request(opts)
 	if err != nil {
@@ -101,7 +101,7 @@ func (h *Handle) Info(ctx context.Context) (Info, error) {
 	return info, h.client.about(h.target.name, err)
 }
 
-// run calls fn under the lease that acquire returns, and releases the lease, even if fn panics.
+// run is Do for any acquire. It releases the lease even if fn panics.
 func run(ctx context.Context, acquire func(context.Context, ...Option) (*Lease, error), fn func(context.Context) error, opts []Option) (err error) {
 	l, err := acquire(ctx, opts...)
 	if err != nil {
@@ -137,10 +137,13 @@ func LeaseFrom(ctx context.Context) *Lease {
 	return l
 }
 
-// ForceUnlock frees the lock of any holder, and reports whether the lock was held. A holder in this process is told
-// at once, one of another client of this package within a second, by a message on the channel lockwire_forced. Any
-// other learns it at its next renewal or Check, and by the end of its lease at the latest; until then it may go on
-// believing that it has the lock.
+// ForceUnlock frees the lock, whoever holds it, and reports whether the lock was held. The lease of a holder is lost:
+//
+//   - in this process: at once
+//   - in another client of this package: within a second, by a message on the channel lockwire_forced
+//   - elsewhere, or without the message: at the next renewal or Check, or at the end of the lease
+//
+// Until then the former holder works without the lock.
 func (h *Handle) ForceUnlock(ctx context.Context) (bool, error) {
 	if h.err != nil {
 		return false, h.err

@@ -12,9 +12,8 @@ import (
 )
 
 // A hand-over passes a lock to the first waiter of the same process by one script, in place of a release, a message and an
-// acquire. Other processes receive no message, so a series of hand-overs lasts for at most Config.HandOverFor and a third
-// of a lease: a lock held for longer gains little. If other clients wait, or their number is unknown, a series has at most
-// Config.HandOvers; beside clients of Redisson, which need milliseconds for a turn, no more than callers still wait.
+// acquire. Other processes get neither message nor lock meanwhile. So a series of hand-overs is limited in time, by
+// Config.HandOverFor and a third of the lease, and in number unless no other client waits: see maxHandOversLocked.
 
 // noteElsewhere records who else waits for a lock just released.
 func (b *table) noteElsewhere(key entryKey, by waiting) {
@@ -25,7 +24,8 @@ func (b *table) noteElsewhere(key entryKey, by waiting) {
 	}
 }
 
-// maxHandOversLocked returns how many hand-overs a series may have; most is Config.HandOvers.
+// maxHandOversLocked returns the maximum number of hand-overs in a series; most is Config.HandOvers. Beside visitors the number of waiting
+// callers is the limit: a Redisson client needs milliseconds to ask, in which a process could hand the lock over hundreds of times.
 func (e *entry) maxHandOversLocked(most int) int {
 	switch e.elsewhere {
 	case nobodyWaits, nobodyListens:
@@ -68,7 +68,7 @@ func (w *waiter) endOffer(ctx context.Context) (granted bool) {
 	return w.inherit()
 }
 
-// inherit makes a lease of a hand-over, and reports success. After a failure w has a reason to look.
+// inherit takes the outcome of a hand-over or relay, and reports whether w has got a lease. If not, w has a reason to look.
 func (w *waiter) inherit() (granted bool) {
 	r, h, p := &w.request, w.head, w.claim.Take()
 	switch {
@@ -110,7 +110,7 @@ func (l *Lease) claimNext(suits func(next *request) bool) *waiter {
 	if !suits(&e.first.request) || !e.first.claim.Claim() {
 		return nil
 	}
-	if e.first.claim.Over() {
+	if e.first.claim.Over() { // the waiter is about to leave: hand over nothing
 		e.first.deliver(new(handedOver))
 		return nil
 	}

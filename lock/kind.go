@@ -12,8 +12,7 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// kind is a lock kind as seen by the acquire loop, the waiters, the watchdog and the lease. See clocks.go of package remote
-// for the time until which a request is valid.
+// kind is the client's side of a kind of lock: how callers wait for it, own it and share it. [kinds.Kind] is the server's side.
 type kind struct {
 	*kinds.Kind // keys and scripts
 
@@ -21,20 +20,20 @@ type kind struct {
 	args             func(w wish) []any               // own ARGV of acquire and undo; nil for none
 	parse            func(v resp.Value) (Info, error) // parses the reply of info
 	owner            func(permits int) string         // the owner if the caller passes none; nil for Client.nextOwner
-	afterGrant       wakes                            // the waiters that may also have a lock just acquired
+	afterGrant       wakes                            // the waiters in line that ask at once after a grant to a caller of this process
 	queued           bool                             // the server keeps the queue, in which each waiter has its own owner and channel
 	silent           bool                             // no release is published: waiters poll by the target's backoff
-	reentersOnSource bool                             // a further hold of the current owner creates no key
-	unowned          bool                             // without leases and releases: a caller that acquires has nothing to give back
-	twin             *kind                            // the other half of a read-write lock: its owner skips the line for this half
-	announces        bool                             // a waiter announces itself to the server, if Config asks for it
+	reentersOnSource bool                             // a further hold of the owner creates no key, so the source of a migrating slot can grant it
+	unowned          bool                             // no leases: the server does not know who has a permit, or has waited for a latch
+	twin             *kind                            // the other half of a read-write lock; an Owner of that half does not stand in line for this one
+	announces        bool                             // with Config.PreferWriters a waiter announces itself to readers
 	permits          bool                             // has permits, which need a setup and have no Owner
-	relays           bool                             // a hold passes to the next waiter of the process only by a relay: there is no HandOver
-	divisible        bool                             // a lease can lose a part of its permits or values: Unlock releases the rest
+	relays           bool                             // has relays although it has no script HandOver
+	divisible        bool                             // a lease can lose some of its permits or values: Unlock releases the rest
 	show             func(owner string) string        // converts the owner to text; nil if already text
 }
 
-// wish is what a kind knows of a request.
+// wish is what kind.args may use of a request.
 type wish struct {
 	permits   int
 	setup     bool          // waits for the setup of permits
@@ -90,13 +89,13 @@ type entryKey struct {
 	name string
 }
 
-// awaitedAs names the lock among the awaited locks.
+// awaitedAs returns the key of the lock's line in the table.
 func (t *target) awaitedAs() entryKey { return entryKey{t.kind, t.lineName} }
 
-// heldAs names the lock among the held locks. Kinds that share one lock on the server share the name.
+// heldAs returns the key of the lock's leases in the table, the same for kinds that share one lock on the server.
 func (t *target) heldAs() entryKey { return entryKey{t.storedKind(), t.name} }
 
-// storedKind returns the kind whose holds the server has.
+// storedKind returns the kind in whose form the server has the lock: reentrant for a fair lock.
 func (t *target) storedKind() *kind { return cmp.Or(t.kind.storedAs, t.kind) }
 
 // target is one lock: a kind and a name. A target never changes.
@@ -107,7 +106,7 @@ type target struct {
 	line     string                                            // the key of the line of waiting processes; "" for none
 	lineName string                                            // the name of the line in this process
 	values   string                                            // the fields of the values of a group, with spaces between them; "" for other kinds
-	renewKey string                                            // KEYS of renew
+	renewKey string                                            // the key of the lock in the KEYS of renew
 	tokenKey string                                            // the key of the last token; "" for none
 	ownKeys  []string                                          // the kind's own keys
 	backoff  func(looks int, last time.Duration) time.Duration // of a silent kind: the pause after looks, and a pause of last
@@ -128,7 +127,7 @@ func newTarget(k *kind, name string) target {
 	return t
 }
 
-// parseBothHalves is parse, for a half of a read-write lock with the holders of both halves.
+// parseBothHalves is parse, except for read-write locks: their Info has the holders of both halves.
 func (k *kind) parseBothHalves(v resp.Value) (Info, error) {
 	if k.twin != nil {
 		return parseReadWrite(v, "")
@@ -165,7 +164,7 @@ func (t *target) appendBaseKeys(dst []string) []string {
 	return append(append(dst, t.name, t.channel), t.ownKeys...)
 }
 
-// readKind is stored, for a read-write lock the kind of the read holds.
+// readKind is storedKind, except for a write lock: then it is the kind of the read lock.
 func (t *target) readKind() *kind {
 	if t.kind.Suffix != "" {
 		return t.kind.twin
@@ -227,7 +226,7 @@ func (t *target) overlaps(other *target) bool {
 	})
 }
 
-// exclusive reports whether a hold of the lock excludes all others of this client, but those of its Owner.
+// exclusive reports whether the lock has a single owner at a time. Owners of a group may hold different values of it.
 func (t *target) exclusive() bool { return t.kind.afterGrant == wakeNobody && t.values == "" }
 
 // withValues returns args followed by the values, if the lock has values.

@@ -14,31 +14,31 @@ import (
 // tells the process at the head, and until the end of its turn no other process of the line takes the lock. all_line.lua
 // has the rules. A process gets a place when the server refuses an acquire of a waiter, and keeps it for the waiters behind.
 //
-// A place may exist without the client's knowledge, and the other way round: the reply to an acquire may be lost, and a called
-// process has left its place. Neither loses a wake-up: a called process gets a message, looks, and gets a new place if refused.
+// Client and server may disagree about a place: the reply to an acquire that took it may be lost, and the server ends the place of a
+// process that it has called. No wake-up is lost: a called process gets a message, looks, and if refused takes a new place.
 
-// visitorsPlace is the place of all clients without a line. An acquire for this place may use their turn.
+// visitorsPlace is the common place of all visitors. An acquire with this place may use the visitors' turn.
 const visitorsPlace = "*"
 
-// position is a client's part in the line of a lock in an acquire: a place, and what the server does with it.
+// position is a place in the server's line, and what an acquire or a release does with the place.
 type position struct {
 	place any // a string; an interface to pass it without an allocation
 	stand any // one of the following
 }
 
-// What the server does with the place of an acquire or a release.
+// The values of position.stand.
 const (
-	standsNowhere = ""      // nothing
-	standsJoin    = "join"  // takes it when it refuses
-	standsLeave   = "leave" // takes it when it refuses, and ends it when it grants or frees
-	standsMove    = "move"  // the same, but moves it to the end of the line
+	standsNowhere = ""      // the place stays as it is
+	standsJoin    = "join"  // a refusal puts the place in the line
+	standsLeave   = "leave" // the same; a grant or a release ends the place
+	standsMove    = "move"  // the same; a grant or a release moves the place to the end of the line
 )
 
-// tryPlaceSuffix follows a waiter's id in the place of an acquire that does not wait: a place in no line.
+// tryPlaceSuffix ends the place of an acquire that does not wait. Such a place is never in the line.
 const tryPlaceSuffix = ":0:0"
 
-// waiterID returns the id under which the waiters for the lock of a stand in its line and are called: the readers and the writers of a
-// client are called apart.
+// waiterID returns the id in the process's place, and in the channel on which the place is called. Waiting readers, and waiting writers
+// with PreferWriters, have a separate place.
 func (a *acquire) waiterID() string {
 	switch c := a.client; {
 	case a.target.kind.isRead():
@@ -164,9 +164,8 @@ func (t *target) lineArgs(c *Client, args []any) []any {
 	return args
 }
 
-// wakeChannels returns the channels of a waiting process: a channel that tells the server how many listeners of the next know the
-// line; the lock's, which Redisson's clients know too; and the channel on which the process is called. The server hears of them in this
-// order, and of their end in the opposite one: so the process never counts as a visitor.
+// wakeChannels returns the channels of a waiting process. The server counts as visitors all listeners of the lock's channel that do not
+// listen to the first channel, so a process subscribes in this order, and unsubscribes in the opposite order. On the last one it is called.
 func (t *target) wakeChannels(id string) []string {
 	return []string{t.channel + ":lockwire", t.channel, t.channel + ":" + id}
 }
@@ -185,7 +184,7 @@ func (r *request) pass(ctx context.Context) bool {
 }
 
 // enterQueue registers r as possibly queued on the server, and reports false if the client is closed. Pair enterQueue
-// with leaveQueue, and with c.queued.Done when the call returns.
+// with leaveQueue, and with c.waiters.Done when the call returns.
 func (r *request) enterQueue() bool {
 	c := r.client
 	c.table.mu.Lock()

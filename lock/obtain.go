@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// acquisition is the state of a Lock after the first attempt.
+// acquisition is the state of a Lock after begin.
 type acquisition struct {
 	got    *Lease
 	waiter *waiter // for the wait; nil if there is none
 	traced *acquiring
 }
 
-// begin makes the first attempt of r, which is no longer used. The context is for finish.
+// begin makes the first attempt, and copies r into a waiter if r has to wait: r is no longer used. The returned context is for finish.
 func (r *request) begin(ctx context.Context) (context.Context, acquisition, error) {
 	ctx = r.beginTrace(ctx, false)
 	w, err := r.obtain(ctx)
@@ -40,7 +40,7 @@ func (r *request) try(ctx context.Context) (*Lease, error) {
 	return r.got, err
 }
 
-// tryObtain runs r once. left is the time until the next reason to ask, if the server has refused r.
+// tryObtain is the attempt of try. left is as for attempt.
 func (r *request) tryObtain(ctx context.Context) (left time.Duration, err error) {
 	c := r.client
 	if c.isClosed() {
@@ -63,7 +63,7 @@ func (r *request) tryObtain(ctx context.Context) (left time.Duration, err error)
 	return left, r.notAcquired(nil)
 }
 
-// obtain runs r. If r has to wait, obtain returns a waiter for the wait, and r is no longer used.
+// obtain makes the first attempt of a call that waits. It returns a waiter if r has to wait: then r is no longer used.
 func (r *request) obtain(ctx context.Context) (w *waiter, err error) {
 	c := r.client
 	if c.isClosed() {
@@ -95,8 +95,8 @@ func (r *request) obtain(ctx context.Context) (w *waiter, err error) {
 // a Lock and Unlock (TestAllocations), so only calls in a queue on the server pay for it, and all in a wait.
 func (r *request) obtainFirst(ctx, asking context.Context) (*waiter, error) {
 	c := r.client
-	before, crowded := r.mustWait()
-	if crowded {
+	before, must := r.mustWait()
+	if must {
 		return r.newWaiter(ctx, noTTL, before), nil
 	}
 	granted, left, err := r.attempt(asking)
@@ -123,8 +123,11 @@ func (r *request) ready(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return r.gaveUp(ctx)
 	}
-	err := c.channels.Settle(ctx, r.target.remote())
-	for began := time.Now(); err != nil && r.waits && temporary(err) && time.Since(began) < c.cfg.Lease && c.sleep(ctx, c.pace.PollMax) == nil; {
+	began, err := time.Now(), c.channels.Settle(ctx, r.target.remote())
+	for err != nil && r.waits && temporary(err) && time.Since(began) < c.cfg.Lease {
+		if c.sleep(ctx, c.pace.PollMax) != nil {
+			break
+		}
 		err = c.channels.Settle(ctx, r.target.remote())
 	}
 	if err != nil && (ctx.Err() != nil || c.isClosed()) {

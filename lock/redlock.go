@@ -159,7 +159,7 @@ func (r *Redlock) acquire(ctx context.Context, opts []Option, try bool) (lease *
 	return lease, err
 }
 
-// lock is Lock for a candidacy.
+// lock is Lock for a checked call.
 func (r *Redlock) lock(ctx context.Context, c redlockCall) (*Lease, error) {
 	since := time.Now()
 	leave, stood, err := r.enter(ctx)
@@ -184,7 +184,7 @@ func (r *Redlock) TryLock(ctx context.Context, opts ...Option) (*Lease, error) {
 	return r.acquire(ctx, opts, true)
 }
 
-// tryLock is TryLock for a candidacy.
+// tryLock is TryLock for a checked call.
 func (r *Redlock) tryLock(ctx context.Context, c redlockCall) (*Lease, error) {
 	leave, ok := r.gate().TryEnter(r.key())
 	if !ok {

@@ -78,7 +78,8 @@ func (r *Redlock) ask(ctx context.Context, c redlockCall, ended func()) (lease *
 	return b.whole, b.votes, b.err
 }
 
-// vote asks one server, within the limits of the client and the candidacy, independent of the end of the caller's context.
+// vote asks one server. Its time is limited by the call's timeout and by Close of the node's client, not by the caller's context: an answer
+// after the decision may still join the lease.
 func (b *ballot) vote(ctx context.Context, h *Handle) {
 	c := h.client
 	ctx, cancel := context.WithTimeout(c.untilCloseOnly(ctx), b.call.timeout)
@@ -198,7 +199,7 @@ func (b *ballot) end(awaited bool) {
 	b.ended()
 }
 
-// numberLocked returns the number of servers with the given verdict.
+// numberLocked returns the number of servers with the given result.
 func (b *ballot) numberLocked(of voteResult) (n int) {
 	for _, v := range b.votes {
 		if v.result == of {

@@ -17,11 +17,11 @@ import (
 	"github.com/lockwire/lockwire/pubsub"
 )
 
-// acquire has the arguments of scripts for an acquire, for its undo, and for a hand-over to it.
+// acquire has what the scripts of an acquire, of its undo, and of a hand-over to its caller need to know.
 type acquire struct {
 	client  *Client
 	target  *target
-	state   *ownerState // the Owner passed by the caller, or of a waiter in the server's queue; else nil
+	state   *ownerState // of the Owner passed by As, or made for a single call in the server's queue; nil without an Owner
 	owner   string
 	lease   time.Duration
 	permits int  // the number of permits, for a kind with permits
@@ -32,7 +32,7 @@ type acquire struct {
 	deadline time.Time // of the context; zero if the context has none
 
 	latch      string // the latch of the last attempt, or ""; an undo of the attempt leaves this key
-	lastMoment int64  // the latest time at which a sent request may take effect, by the server's clock, in ms
+	lastMoment int64  // of all requests sent: they do nothing afterwards, by the server's clock; in ms
 }
 
 // request is one Lock or TryLock, or the counterpart of a kind without leases.
@@ -43,7 +43,7 @@ type request struct {
 	limits   limits
 	renewed  bool                      // the watchdog is to renew the lease
 	standby  bool                      // see Standby
-	wrapDoer func(conn.Doer) conn.Doer // of a vote for a Redlock, which is in no line: wraps the Doer that sends the acquire; nil for none
+	wrapDoer func(conn.Doer) conn.Doer // set for a vote of a Redlock, which never stands in a line: wraps the Doer that sends the acquire
 	traced   *acquiring                // for the Trace; nil if not traced
 
 	// The course of the attempts.
@@ -56,13 +56,11 @@ type request struct {
 	why    denial        // while there is no lease
 }
 
-// denial is why a request has no lease. At the end of a context it decides the error; see gaveUp.
-//
-// Invariant: answer is the last answer that the server gave, also to others of the line for a request that has asked nothing. failure
-// counts only without an answer.
+// denial is why a request has no lease: gaveUp makes the error of it. A request that has asked nothing has the answer and the failure of
+// the waiter at the front. failure counts only without an answer.
 type denial struct {
-	answer    error         // ErrNotAcquired if the server has refused, or has granted too late; or too few replicas acknowledged; nil without an answer
-	failure   error         // of the last attempt; nil if it was refused
+	answer    error         // the last answer: ErrNotAcquired for a refusal or an expired grant, ErrNotReplicated, or nil for none
+	failure   error         // of the last attempt; nil after a refusal
 	leaseEnds time.Duration // the end of the lease last reported by a refusal, as clocks.Age; 0 if unknown
 	holder    *seenHolder   // the last answer about a holder elsewhere, of a waiter in a queue; nil for none
 }
@@ -73,7 +71,7 @@ func (d *denial) refused() bool { return d.answer == ErrNotAcquired }
 // refuse records a refusal, or a grant that came too late.
 func (d *denial) refuse() { d.answer = ErrNotAcquired }
 
-// learnFrom records the last answer to the line in front of a request. The caller has table.mu.
+// learnFrom records for a request in line what the waiter at the front knows. The caller has table.mu.
 func (d *denial) learnFrom(line *entry) {
 	if d.failure = line.failure; d.failure == nil {
 		d.refuse()
@@ -116,8 +114,7 @@ func (r *request) fill(c *Client, t *target, opts []Option) error {
 	return nil
 }
 
-// newOwner returns the owner of a as known to the server: the Owner passed by the caller or, without one, a new
-// owner.
+// newOwner returns the owner of a as stored on the server: that of the Owner passed by As, else a new one.
 func (a *acquire) newOwner() string {
 	k, id := a.target.kind, ""
 	switch {
@@ -212,12 +209,11 @@ func (r *request) endUnsure() {
 	}
 }
 
-// latchLife is the time for which the server remembers the outcome of a release, for its repeats. Redisson's is 16 to 20 s.
-// reentrant_single.lua has it, too.
+// latchLife is the time for which the server keeps the outcome of a release, for its repeats; in Redisson 16 to 20 s. The number is
+// in reentrant_single.lua, too.
 const latchLife = 20 * time.Second
 
-// newLatch returns the key under which the server remembers the outcome of one release: the request id at its end is 16
-// random bytes in hexadecimal, as Redisson's are.
+// newLatch returns a new latch for a request about t. As in Redisson, its end is the id of the request: 16 random bytes in hexadecimal.
 func newLatch(t *target) string {
 	var id [16]byte // guessing an id gains nothing, so math/rand is enough
 	binary.NativeEndian.PutUint64(id[:8], rand.Uint64())
@@ -226,8 +222,8 @@ func newLatch(t *target) string {
 	return string(hex.AppendEncode(kinds.AppendLatch(buf[:0], t.name), id[:]))
 }
 
-// inQueue reports whether a, or another call of its owner, waits in the queue of the lock. The other calls then have a place on the server
-// to leave, without a request of their own.
+// inQueue reports whether a, or another call of its owner, waits in the queue of the lock. The request of a then keeps the owner's place
+// for the other calls, so inQueue notes in each that it has a place to leave.
 func (a *acquire) inQueue() (queued bool) {
 	if a.waits || a.state == nil {
 		return a.waits
@@ -257,31 +253,31 @@ type waiter struct {
 	request // a holder who has claimed the waiter reads it
 
 	// Constant.
-	left  time.Duration // remaining lease of the holder at the start of the wait
+	left  time.Duration // remaining lease of the holder at the start of the wait, negative if unknown
 	mark  watchMark     // of the parked watch, before the first attempt
 	entry *entry        // entry of the line
 	wake  chan struct{} // buffered, 1: signalled after a change of front, claim or head
 
 	front atomic.Bool             // the waiter stands at the front
-	claim claim.Claim[handedOver] // may be changed by others too
+	claim claim.Claim[handedOver] // the agreement with a releasing holder, who changes it too
 	head  *head                   // owned by the waiter at the front
 	timer *time.Timer             // for the next look; nil before the waiter is at the front
 
 	questions    questions // owned by the waiter at the front
 	expiredSince time.Time // the first grant that arrived expired, if all grants since then did so; owned by the waiter
 
-	inWaiters   bool // in Client.queued; constant after newWaiter
+	inWaiters   bool // counted in Client.waiters; constant after newWaiter
 	inLine      bool // of this process, so not in a queue; only the waiter uses it
 	behindSetup bool // stands behind a waiter for the setup of permits, and does not wait for the setup itself; constant after newWaiter
 
 	next, prev *waiter // guarded by table.mu
 }
 
-// head is the state of the waiter at the front. It passes from waiter to waiter with the turn.
+// head is the state of the front of a line. It passes from waiter to waiter with the front.
 type head struct {
 	looks.Looks
 	events *pubsub.Watch
-	took   time.Duration // by the last attempt with an answer, at most mostTime
+	took   time.Duration // duration of the last attempt with an answer, at most mostAttempt
 }
 
 // watchMark is a parked watch and the number of its events so far; zero for none.
@@ -312,7 +308,7 @@ type grant struct {
 	token   int64
 	values  string       // of a group: those that the Owner did not have before, with spaces between them
 	series  turns.Series // the series of hand-overs that includes the grant
-	refused error        // too few replicas acknowledged
+	refused error        // why too few replicas have acknowledged the grant; nil if enough have
 }
 
 // handedOver is the outcome of a hand-over for the waiter.
@@ -320,9 +316,9 @@ type handedOver struct {
 	grant
 	granted    bool
 	unknown    bool   // no reply, or an unexpected reply
-	owner      string // the owner of the continuing hold; "" for the waiter's own
+	owner      string // the owner that stays on the server after a relay; "" after a hand-over
 	latch      string // an undo leaves this key
-	lastMoment int64  // the latest time at which the hand-over may take effect
+	lastMoment int64  // of the hand-over; see acquire
 }
 
 // shareGrant signals the waiters able to share the lock just acquired by r: all waiters of a kind for everybody, and waiters

@@ -9,8 +9,8 @@ import (
 	"github.com/lockwire/lockwire/pubsub"
 )
 
-// newWaiter puts a copy of r in line. left is the holder's remaining lease, if known, and before the parked watch before the attempt.
-// The caller must call wait.
+// newWaiter puts a copy of r in line. left is the remaining lease of the holder, negative if unknown, and before the mark of the parked
+// watch from before the attempt. The caller must call wait.
 func (r *request) newWaiter(ctx context.Context, left time.Duration, before watchMark) *waiter {
 	c := r.client
 	c.counters.waiting.Add(1)
@@ -74,7 +74,7 @@ func (w *waiter) wait(ctx context.Context) (lease *Lease, err error) {
 	return w.got, err
 }
 
-// awaitFront waits for the turn of w. It reports done if w acquired the lock, or failed, before its turn.
+// awaitFront waits until w is at the front. It reports done if w has acquired the lock, or has failed, before.
 func (w *waiter) awaitFront(ctx context.Context) (done bool, err error) {
 	var again <-chan time.Time
 	switch {
@@ -124,7 +124,7 @@ func (w *waiter) lookInLine(ctx context.Context) (done bool, again <-chan time.T
 	return false, again, nil
 }
 
-// lookForSetup is lookInLine for a waiter in whose place the waiter in front would wait for the setup of permits.
+// lookForSetup asks whether permits are set up. Without permits the waiter in front waits for the setup, but w, which does not, fails.
 func (w *waiter) lookForSetup(ctx context.Context) (done bool, again <-chan time.Time, err error) {
 	c := w.client
 	info, err := w.target.info(ctx, c.scripts)
@@ -187,8 +187,8 @@ func (w *waiter) end(err *error) {
 	}
 }
 
-// leave removes w from the line. From the front the turn passes to the next waiter. After the last waiter the subscription is
-// parked or closed.
+// leave removes w from the line. A waiter at the front passes the front on to the next waiter; the last waiter parks or closes the
+// subscription.
 func (w *waiter) leave() {
 	c, e := w.client, w.entry
 	w.inLine = false

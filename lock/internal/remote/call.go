@@ -30,8 +30,8 @@ const (
 // as any key is missing, and the latch and the channel are always missing. The script then runs apart: see
 // all_apart.lua.
 //
-// The source node of a migrating slot cannot create keys, a latch among them. A script waits there if it does harm without a
-// latch or creates further keys.
+// The source node of a migrating slot cannot create keys, not even a latch. Only a Call with OnSource runs there: without a latch it does no
+// harm, and it creates no other key.
 type Call struct {
 	Script      *script.Script
 	Lock        Lock
@@ -39,18 +39,19 @@ type Call struct {
 	Args        []any
 	OnSource    bool   // may run on the source node of a migrating slot
 	NoRetry     bool   // no further attempts here
-	LineOnly    bool   // is about the line alone: never runs apart, where a script has no line, and needs no place in the order of a batch
+	LineOnly    bool   // changes the line only: never runs apart, and may run anywhere in a batch
 	MayFree     bool   // may free the lock
-	FreesAtZero bool   // with Tells: only if it returns 0
-	LockOnly    bool   // does without all keys but the lock and latches, if they are on two nodes
-	RanApart    *bool  // set after a run apart; may be nil
+	FreesAtZero bool   // with MayFree: only if it returns 0
+	LockOnly    bool   // if the keys are on two nodes, uses the lock and latches only
+	RanApart    *bool  // set to true by a run apart; may be nil
 	BeforeRetry func() // called before each request after a refused one; may be nil
-	// Less returns a call with the same purpose for keys on two nodes, or nil for the present. Less is called once, and may be nil.
+	// ForTwoNodes returns a call with the same purpose that can run while the keys are on two nodes, or nil. It is called once, and may be nil.
 	ForTwoNodes func(ctx context.Context) *Call
-	Owner       string // for a release: the owner expected to have
-	Holds       int64  // holds; 0 for any number
-	// MayCome belongs to the caller's Owner, whose turn the caller has: the server's time in ms until which a request
-	// without a latch may still take effect. nil without an Owner.
+	// Owner and Holds are for a release, which apart does nothing if Owner has fewer than Holds holds on the server. 0 is any number.
+	Owner string
+	Holds int64
+	// MayRunUntil is the server's time in ms until which an earlier request without a latch may still take effect. It is a field of the
+	// caller's Owner, whose turn the caller has; nil without an Owner.
 	MayRunUntil *int64
 }
 
@@ -67,7 +68,7 @@ func NewRunner(s *Server, clocks *Clocks, channels *Channels) *Runner {
 	return &Runner{server: s, clocks: clocks, channels: channels}
 }
 
-// RunInTime runs the call that of makes for the validity last, and a new call if the call arrived too late, unless of then returns nil.
+// RunInTime runs the call that of makes for a last moment, and a new call after one that arrived too late, unless of returns nil.
 func (r *Runner) RunInTime(ctx context.Context, name string, of func(last int64) *Call) (resp.Value, error) {
 	return r.RunInTimeOn(ctx, r.server.Doer, name, of)
 }
@@ -151,7 +152,7 @@ const tooLate = "TRYAGAIN it is too late"
 // onTwoNodes begins the reply of all_apart.lua on a node that lacks a key. The script has changed nothing.
 const onTwoNodes = "TRYAGAIN the keys are on two servers"
 
-// forTwoNodes returns what Less does if err is about keys on two nodes, and Less has not been called before; else nil.
+// forTwoNodes returns the call of ForTwoNodes, once, if err is about keys on two nodes; else nil.
 func (x *Call) forTwoNodes(ctx context.Context, err error) *Call {
 	reply, _ := errors.AsType[resp.Error](err)
 	less := x.ForTwoNodes
@@ -162,7 +163,7 @@ func (x *Call) forTwoNodes(ctx context.Context, err error) *Call {
 	return less(ctx)
 }
 
-// WithLockOnly returns x with Spares set.
+// WithLockOnly returns a copy of x with LockOnly set.
 func (x *Call) WithLockOnly() *Call {
 	y := *x
 	y.LockOnly = true
@@ -230,7 +231,7 @@ func (x *Call) apartArgs(latest int64, others []otherKey) []any {
 	return append(args, x.Args...)
 }
 
-// beforeRetry reports a further request.
+// beforeRetry calls BeforeRetry.
 func (x *Call) beforeRetry() {
 	if x.BeforeRetry != nil {
 		x.BeforeRetry()

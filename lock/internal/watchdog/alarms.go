@@ -47,8 +47,8 @@ func (w *Watchdog[L]) answerAlarm(at time.Time) {
 	}
 }
 
-// takeForced handles an event of the channel for forced unlocks, together with the events in news: one search through all leases of the client,
-// and one round of renewals, serve all events.
+// takeForced handles an event of the channel for forced unlocks, together with the events waiting in news: all of them need one search
+// through the client's leases, and one round of renewals.
 func (w *Watchdog[L]) takeForced(ev pubsub.Event, news <-chan pubsub.Event) {
 	forced := make(map[string]bool) // the names of locks
 	for n, ok := 1, true; ok; n++ {
@@ -75,7 +75,7 @@ func (w *Watchdog[L]) takeForced(ev pubsub.Event, news <-chan pubsub.Event) {
 	w.renewFirst(w.cfg.Named(forced))
 }
 
-// renewFirst makes leases due at once, before others, because their locks may have been forced.
+// renewFirst renews or checks leases at once, before others, because their locks may have been forced.
 func (w *Watchdog[L]) renewFirst(leases []L) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

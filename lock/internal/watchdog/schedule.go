@@ -55,7 +55,7 @@ func (r *Record[L]) followLocked(failure error) bool {
 	return true
 }
 
-// schedule is a heap of records: those with news, then the others, each by due.
+// schedule is a heap of records, ordered by due. Records with maybeForced come first.
 type schedule[L comparable] []*Record[L]
 
 func (s schedule[L]) Len() int { return len(s) }

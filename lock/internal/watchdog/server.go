@@ -19,8 +19,7 @@ type server[L comparable] struct {
 	busy     bool        // a round is under way
 	batches  int         // number of batches to send in a write
 	renewals schedule[L] // leases with renewal
-	// unchecked are leases without renewal, for a question at checkAt: an alarm or a message is about the lease, or came between its
-	// request and the lease.
+	// toCheck has leases without renewal, to be checked at checkAt, because an alarm or a message since their request may be about them.
 	toCheck map[L]struct{}
 	checkAt time.Time
 }
