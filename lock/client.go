@@ -29,8 +29,8 @@ type Client struct {
 	cfg             Config
 	id              string                          // the first half of each owner
 	tryPlace        any                             // the place of an acquire that does not wait: in no line
-	readerID        string                          // the id of the waiting readers of read-write locks
-	writerID        string                          // the id of waiting writers that go in front of all readers
+	readerID        string                          // in the place of waiting readers: see waiterID
+	writerID        string                          // in the place of waiting writers with PreferWriters
 	pace            looks.Pace                      // of all waiters
 	boot            func(t time.Time) time.Duration // the clock that includes sleep, at the recent time t
 	stopLossReports func()                          // unregisters the watchdog from loss reports
@@ -55,7 +55,7 @@ type Client struct {
 	cleanup  *cleanup.Cleanup           // takes back and repeats
 	bounds   *bounds.Bounds             // limits the time of releases
 	gates    gates.Gates[entryKey]      // admits callers of Redlocks whose first node is here
-	streaks  turns.Streaks[entryKey]    // of the same Redlocks
+	streaks  turns.Streaks[entryKey]    // limits the turns in a row of the same Redlocks
 	owners   atomic.Int64               // the number of the last owner
 	counters struct {                   // of Stats; the watchdog has its own
 		waiting                                  atomic.Int64
@@ -63,16 +63,16 @@ type Client struct {
 	}
 
 	// The life of the client; see close.
-	done       chan struct{}   // closed by Close
+	done       chan struct{}   // closed when Close begins
 	life       context.Context // for background work and waiters; ended by Close
 	endLife    context.CancelFunc
 	closeDone  chan struct{}      // closed at the end of Close
-	closeErr   error              // the result of Close; set before over is closed
+	closeErr   error              // the result of Close; set before closeDone is closed
 	hurryClose context.CancelFunc // ends the time of Close; nil until closed; guarded by table.mu
 	acquires   bounds.Calls       // attempts to acquire that are under way
 	changes    bounds.Calls       // changes that are under way
 	timers     sync.WaitGroup     // armed deadline timers of leases
-	waiters    sync.WaitGroup     // callers that may be in a queue on the server; entered under table.mu unless closed
+	waiters    sync.WaitGroup     // calls that wait, or may be in a queue on the server; entered under table.mu unless closed
 	tasks      sync.WaitGroup     // goroutines that acquire or release the parts of a lease; their releases have a bounds.TaskContext
 }
 

@@ -15,18 +15,18 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// group makes one lease of several parts. Each part is a lease with its own client, which renews, watches and
-// releases the part.
+// group is the state of a lease with Members. Each part is a lease of its own client, which renews, watches and releases
+// the part.
 type group struct {
 	whole   *Lease
 	quorum  int           // the number of held parts that the whole requires
 	all     bool          // a release succeeds only if all parts are released
-	longest time.Duration // the longest lease for Extend; 0 or less is any
+	longest time.Duration // limits Extend; 0 or less is no limit
 
 	// Guarded by the mu of the whole.
 	parts []*Lease
 	armed bool
-	ended func(awaited bool) // called once, when the whole is released or lost
+	ended func(awaited bool) // called once, when the whole is released or lost: see finish
 }
 
 // newWhole makes one lease of parts. The whole's next Err reports earlier losses of parts.
@@ -103,7 +103,8 @@ func (l *Lease) alive() (until time.Time, ok bool) {
 	return at.Time.Add(left), l.phase == held && left > 0
 }
 
-// mustStopContexts reports whether StopBefore requires the end of contexts: enough parts are held, and too few for longer than the StopBefore of each.
+// mustStopContexts reports whether StopBefore requires the end of contexts: enough parts are held, but not enough of them for longer than
+// their StopBefore.
 func (g *group) mustStopContexts() bool {
 	living, longer := 0, 0
 	for _, p := range g.members() {
@@ -183,7 +184,7 @@ func (g *group) loseWhole(cause *LostError) {
 	g.finish(false)
 }
 
-// finish calls ended once. awaited: when a part was released, other clients were waiting.
+// finish calls ended once. awaited: other clients waited for a part when it was released.
 func (g *group) finish(awaited bool) {
 	g.whole.mu.Lock()
 	ended := g.ended
@@ -205,8 +206,8 @@ func (g *group) check(ctx context.Context) error {
 	})
 }
 
-// ask asks about all parts at once, and returns nil after as many answers without an error as the whole requires. Further answers
-// may come later. Close waits for ask, which therefore must end with the client of its part.
+// ask calls a function for all parts at once, and returns when the quorum has succeeded or all have ended. A call still running goes on, and
+// must end with the client of its part, whose Close waits for it.
 func (g *group) ask(ctx context.Context, ask func(part *Lease) error) error {
 	parts := g.members()
 	answers := make(chan error, len(parts))
@@ -257,8 +258,8 @@ type partOutcome struct {
 	err  error
 }
 
-// unlockAll releases all leases concurrently, even if ctx has ended. The channel receives one outcome per lease. unlockAll waits only
-// for releases of closed clients, which do not wait for them.
+// unlockAll releases all leases concurrently, even if ctx has ended. The channel receives one outcome per lease. Close of a client waits for
+// its releases; unlockAll itself waits for those of clients already closed.
 func unlockAll(ctx context.Context, leases []*Lease) <-chan partOutcome {
 	outcomes := make(chan partOutcome, len(leases))
 	var late []*Lease
@@ -280,7 +281,7 @@ func (g *group) combine(parts []*Lease, outcomes <-chan partOutcome, lost bool) 
 	done := 0
 	var errs []error
 	settled = true
-	left := 0 // parts that a server may still have, or lost early
+	left := 0 // parts that were lost, or that a server may still have
 	for range parts {
 		o := <-outcomes
 		switch {

@@ -25,7 +25,7 @@ type Lease struct {
 	standby   bool        // see Standby
 	limits    limits
 	grantedAt clock.Instant // the time of the grant
-	period    int64         // with a state: the period of the tally that counts this hold
+	period    int64         // of the tally that counts this hold; 0 without an Owner
 	token     int64
 	series    turns.Series            // the series of hand-overs this lease belongs to
 	traced    atomic.Pointer[holding] // for the Trace; nil if not traced
@@ -50,7 +50,7 @@ type Lease struct {
 	timer    *time.Timer
 }
 
-// leaseState is what changes in the life of a lease.
+// leaseState is the part of a lease that changes until its release.
 type leaseState struct {
 	phase      phase
 	term       time.Duration
@@ -61,7 +61,7 @@ type leaseState struct {
 	renewal    chan struct{} // closed when the renewal under way has ended; nil without a renewal under way
 }
 
-// releaseState is the course of a release: a hand-over without a request or, with a latch, requests until one has an answer.
+// releaseState is the course of a release: a relay or, with a latch, requests until one of them has an answer.
 type releaseState struct {
 	latch           string        // latch key of the release, the same in every repeat; "" before the first request
 	place           any           // a place in the server's line for the release to leave; nil for none
@@ -281,8 +281,8 @@ func (l *Lease) leftAtLocked(at clock.Instant) time.Duration {
 	return left
 }
 
-// neededFor returns how long the server must keep the lock for this lease: 0 for a lost or expired lease, the full term for
-// a held lease under renewal, otherwise the remaining term, also while the release is under way.
+// neededFor returns how long the server must keep the lock for this lease: the full term under renewal, 0 after a loss,
+// otherwise the remaining term, also while the release is under way.
 func (l *Lease) neededFor() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -336,11 +336,11 @@ func (l *Lease) expire() {
 	l.lose(reason, cause)
 }
 
-// denied ends the lease because, according to the server, the owner does not hold the lock. The owner's other holds of the
-// same period end too. Later holds of the owner are not affected.
+// denied ends the lease, and the owner's other leases of the same period, because the server says that the owner does not
+// hold the lock. Later holds of the owner go on.
 func (l *Lease) denied(reason Reason, cause error) {
 	l.revoke(reason, cause)
-	if l.state == nil || l.target.values != "" { // of a group, another lease may be a later one: its own renewal tells
+	if l.state == nil || l.target.values != "" { // leases of a group have no periods: each has its own renewal
 		return
 	}
 	for _, other := range l.client.table.holdsOf(l.target.heldAs(), l.owner, l) {
@@ -350,7 +350,7 @@ func (l *Lease) denied(reason Reason, cause error) {
 	}
 }
 
-// revoke ends the lease by what the server says, unless its time was up before.
+// revoke is lose after an answer of the server. A lease whose time was up before is lost for that reason.
 func (l *Lease) revoke(reason Reason, cause error) {
 	l.Err()
 	l.lose(reason, cause)
@@ -396,8 +396,8 @@ func (l *Lease) markLost(lostLocked func() *LostError) bool {
 	return true
 }
 
-// lostLocked returns the error for the loss of l, or for the end of its contexts. The error calls Config.ShowName for its text only:
-// ShowName may ask about the lease, which would be lost again, and again, before the loss is recorded.
+// lostLocked returns the error for the loss of l, or for the end of its contexts. It does not call Config.ShowName, which may
+// call methods of the lease; the text of the error does.
 func (l *Lease) lostLocked(reason Reason, cause error) *LostError {
 	e := &LostError{Name: l.target.name, Kind: l.Kind(), Owner: l.Owner(), Age: l.age(), Reason: reason, Err: cause, log: l.client.log}
 	if l.group == nil && reason != Taken && reason != Forced {
@@ -492,7 +492,7 @@ func (l *Lease) stopContexts() {
 	}
 }
 
-// disarmLocked is the end of a held lease: it stops the timer and returns the contexts to cancel.
+// disarmLocked stops the timer of a lease that ends, and returns its contexts for the caller to cancel without mu.
 func (l *Lease) disarmLocked() map[*derived]struct{} {
 	if l.overc != nil {
 		close(l.overc)
@@ -505,7 +505,7 @@ func (l *Lease) disarmLocked() map[*derived]struct{} {
 	return contexts
 }
 
-// leased is a context that knows its lease.
+// leased is a context with a lease for LeaseFrom.
 type leased struct {
 	context.Context
 	lease *Lease

@@ -24,8 +24,8 @@ func (o Owner) String() string {
 	return o.state.id
 }
 
-// ownerState is a client's record of an Owner: of the locks that the Owner has or takes, and of its waiting calls. Most methods work for nil,
-// a caller without an Owner, of whom nothing is recorded.
+// ownerState is a client's record of an Owner: its locks, and its waiting calls. A nil ownerState stands for a caller without an Owner:
+// methods do nothing.
 type ownerState struct {
 	id        string
 	client    string                                // the id of the client that made the Owner
@@ -40,19 +40,18 @@ type ownerState struct {
 	queued []queuedCall // guarded by table.mu
 }
 
-// queuedCall is a call that waits in the queue of a lock on the server, in which an Owner has one place however many of its calls wait.
+// queuedCall is a call that waits in the queue of a lock on the server. All waiting calls of an Owner share one place there.
 type queuedCall struct {
 	key    entryKey
 	shared chan struct{} // buffered, 1: signalled when the owner has acquired the lock by another call
-	asked  bool          // a request of another call may have kept the place on the server for this call
+	asked  bool          // another call's request may have kept the place for this call, which then has to leave it
 }
 
 // ownedLock is an Owner's record of the lock of a name, of all kinds.
 //
-// Invariant: while no call has the turn, each tally equals the server's count, unless the holds have been lost. The server may count more
-// after a failover, and after the end of a release without an answer, given up for lack of rights. A call that changes holds
-// or a lease therefore has the turn until the server has certainly answered; if the caller leaves before, a job of cleanup takes the turn
-// over. So the undo of an unanswered acquire knows the count before the acquire.
+// Invariant: while no call has the turn, each tally equals the server's count, unless the holds have been lost. So an undo knows the count
+// before its acquire. A call that changes holds or a lease keeps the turn until the outcome is certain; if the caller leaves before, a
+// job of cleanup takes the turn over. The server may count more after a failover, and after a release given up for lack of rights.
 type ownedLock struct {
 	owner       *ownerState
 	turn        chan struct{}   // has a value to take, unless a call has the turn; closed when the record is dropped
@@ -61,15 +60,15 @@ type ownedLock struct {
 	lostUntil   time.Time       // until then the server may have a hold that the client has lost; guarded by owner.mu
 }
 
-// tally is the server's record of an owner's holds of a lock.
+// tally is the client's record of the server's hold count for an owner of a lock.
 type tally struct {
 	count    int64 // of holds
-	maxCount int64 // of them in this period: a release confirmed by a former master has not happened at the next one
-	period   int64 // its number: the period since the first of the holds; holds of earlier periods are not counted
+	maxCount int64 // the maximum of count in this period: the next master may not know of confirmed releases
+	period   int64 // the number of the period, which began with the first of the holds; leases of earlier periods are lost
 	token    int64 // the fencing token of the period; 0 as long as no hold has one
 }
 
-// fewLocks is the number of locks from which on an Owner's records without holds are dropped.
+// fewLocks is the number of records from which on an Owner drops the unneeded ones.
 const fewLocks = 64
 
 // lockOf returns the record of the lock of a name; nil without an Owner.
@@ -95,8 +94,8 @@ func (o *ownerState) lockOf(name string) *ownedLock {
 	return l
 }
 
-// dropLocked drops the records of locks that the client has no hold of, and no call has the turn of, once the server has none of its
-// lost holds either: their Unlock needs the record.
+// dropLocked drops the records that nothing needs: no call has the turn, the client has no hold, and the server has no lost hold, whose
+// Unlock would need the record.
 func (o *ownerState) dropLocked() {
 	for name, l := range o.locks {
 		select {
@@ -118,8 +117,8 @@ func (o *ownerState) dropLocked() {
 	}
 }
 
-// take waits for the turn of the lock of a name, until ctx ends, or over is closed, for the given reason; nil for never. A turn that is
-// free is taken in any case. take returns the record, to give the turn back.
+// take waits for the turn of the lock of a name, until ctx ends, or over is closed: then it returns reason. A free turn is taken even if
+// both have ended. The caller ends the turn by give of the result, which is nil without an Owner.
 func (o *ownerState) take(ctx context.Context, name string, over <-chan struct{}, reason error) (*ownedLock, error) {
 	for o != nil {
 		l, taken := o.lockOf(name), false
@@ -134,7 +133,7 @@ func (o *ownerState) take(ctx context.Context, name string, over <-chan struct{}
 				return nil, fmt.Errorf("lock: waiting for another call of the same owner: %w", netfail.Ended(ctx))
 			}
 		}
-		if taken { // otherwise the record has been dropped
+		if taken { // a closed channel belongs to a dropped record: get the next one
 			return l, nil
 		}
 	}
@@ -148,7 +147,7 @@ func (l *ownedLock) give() {
 	}
 }
 
-// turnChannel returns the turn for a job of cleanup to take.
+// turnChannel returns the turn for a job of cleanup to take; nil without an Owner.
 func (l *ownedLock) turnChannel() chan struct{} {
 	if l == nil {
 		return nil
@@ -156,7 +155,7 @@ func (l *ownedLock) turnChannel() chan struct{} {
 	return l.turn
 }
 
-// mayRun returns mayCome for a request, which the caller sends in the turn.
+// mayRun returns mayRunUntil for a request sent in the turn; nil without an Owner.
 func (l *ownedLock) mayRun() *int64 {
 	if l == nil {
 		return nil
@@ -164,9 +163,9 @@ func (l *ownedLock) mayRun() *int64 {
 	return &l.mayRunUntil
 }
 
-// tallyWith returns the tally with a hold just granted, for the caller to record in the turn. count is the hold count reported by the server, and
-// token the hold's, 0 for none. If the server has not counted the hold beside those of the tally, or others have drawn a token since theirs,
-// they are lost, also if the count is above 1: an acquire whose answer did not come may have been the first since.
+// tallyWith returns the tally with a hold just granted, for the caller to record in the turn. count and token are the server's; a token of 0
+// is none. A new period begins if the earlier holds are lost: the server's count has not grown, or another owner has drawn a token since. A
+// count above 1 proves nothing else, as an acquire without an answer may have been the first one of the new period.
 func (l *ownedLock) tallyWith(k *kind, count, token int64) tally {
 	if l == nil {
 		return tally{}
@@ -244,7 +243,8 @@ func (l *ownedLock) tally(k *kind) tally {
 	return l.tallies[k]
 }
 
-// keys returns the KEYS of a script that takes or ends a hold of owner, also one of which the client does not know yet, or any more.
+// keys returns the KEYS of a script that takes or ends a hold of owner. Among the leases of a reader is one more than in the tally, for a
+// hold that the client does not know yet, or no longer.
 func (l *ownedLock) keys(t *target, owner, latch string) []string {
 	return t.ownerKeys(owner, l.tally(t.readKind()).maxCount+1, latch)
 }

@@ -278,8 +278,8 @@ func (r *Redlock) check(opts []Option) (redlockCall, error) {
 func (r *Redlock) gate() *gates.Gates[entryKey] { return &r.nodes[0].client.gates }
 func (r *Redlock) key() entryKey                { return r.nodes[0].target.awaitedAs() }
 
-// enter waits in line behind earlier callers of this process, including a holder. stood: the caller had to wait.
-func (r *Redlock) enter(ctx context.Context) (leave func(), stood bool, err error) {
+// enter waits in line behind earlier callers of this process, including a holder, and reports whether it had to wait.
+func (r *Redlock) enter(ctx context.Context) (leave func(), waits bool, err error) {
 	first := r.nodes[0].client
 	turn, leave := r.gate().Enter(r.key())
 	select {

@@ -31,7 +31,8 @@ func (l *Lease) Unlock(ctx context.Context) error {
 	return l.unlockAs(ctx, false)
 }
 
-// unlockAs is Unlock. A task of the client leaves the release to the background if Close is under way.
+// unlockAs is Unlock. With task, for a goroutine that Close waits for, a Close under way cuts the wait short: the release then goes on in
+// the background.
 func (l *Lease) unlockAs(ctx context.Context, task bool) error {
 	h := l.traced.Load()
 	if h == nil || !h.ended.CompareAndSwap(false, true) {
@@ -112,7 +113,7 @@ func (l *Lease) awaitRenewal(ctx context.Context) {
 	}
 }
 
-// errDoubted is why a release is left to the background without a request.
+// errDoubted is the cause of a release left to the background without a request.
 var errDoubted = errors.New("an earlier request has no answer")
 
 // release runs the release script, and a second time if the first request had no answer.
@@ -125,7 +126,7 @@ func (l *Lease) release(ctx context.Context) error {
 		turn.give()
 		return l.settle(l.notHeld())
 	}
-	if l.mayReleaseTwice() { // the repeats have been given up
+	if l.mayReleaseTwice() { // an earlier Unlock has had no answer, and its repeats have been given up
 		if err := l.repeat(turn, errDoubted); l.repeats == nil {
 			return err
 		}
@@ -159,7 +160,7 @@ func (l *Lease) giveBack(ctx context.Context) (resp.Value, error) {
 	if next := l.claimNext(func(*request) bool { return l.target.kind.HandOver != nil && !l.client.replicas.On() }); next != nil {
 		if v, err := l.handOver(ctx, next); err == nil || remote.Uncertain(err) {
 			l.notePassedOn(err == nil)
-			l.client.leavePlace(l.target, l.place) // the waiter has another one, and the script ends neither
+			l.client.leavePlace(l.target, l.place) // the script does not end it, and the waiter has its own
 			l.place = nil
 			return v, err
 		}
@@ -201,7 +202,7 @@ func (l *Lease) confirmed(count int64) {
 	}
 }
 
-// lostToAnother reports whether the Owner of a lost lease of a group has some of the values by other leases: the server cannot tell
+// lostToAnother reports whether l is a lost lease of a group, and other leases of its Owner have some of the values: the server cannot tell
 // the holds of an owner apart.
 func (l *Lease) lostToAnother() bool {
 	if l.state == nil || l.target.values == "" {
@@ -210,7 +211,7 @@ func (l *Lease) lostToAnother() bool {
 	return l.now().lost != nil && len(l.client.table.otherLeases(l.target, l.state, l)) > 0
 }
 
-// validReply reports whether count is a valid reply to a release: who waits for a free lock, or 0 if the owner has further holds.
+// validReply reports whether count is a valid reply to a release: a waiting if the lock is free, or 0 if the owner has further holds.
 func (l *Lease) validReply(count int64) bool {
 	switch waiting(count) {
 	case 0:
@@ -221,7 +222,7 @@ func (l *Lease) validReply(count int64) bool {
 	return waiting(count) == someoneWaits || waiting(count) == visitorsWait
 }
 
-// recordEnd records the end of the hold on the server. Unless partial is set, the owner's other holds have ended too.
+// recordEnd takes the hold out of the tally after its end on the server. partial: the owner's other holds go on; else they have ended too.
 func (l *Lease) recordEnd(partial bool) {
 	if l.state == nil || l.target.values != "" || partial && l.leftTally {
 		return
@@ -232,14 +233,14 @@ func (l *Lease) recordEnd(partial bool) {
 	}
 }
 
-// mayBeHeld reports whether the server may still have the hold. If not, the owner's holds on the server are later ones. The
+// mayBeHeld reports whether the server may still have the hold. If not, a new period has begun, and a release would end a later hold. The
 // caller has the owner's turn.
 func (l *Lease) mayBeHeld() bool {
 	return l.state == nil || l.leftTally || l.own().tally(l.target.storedKind()).period == l.period
 }
 
-// leaveTally takes the hold of a release without an outcome out of the tally, in the turn. If the server still counts the hold, it ends with
-// the last of the others. Were the tally larger than the server's count, the next grant would be a sign that the others are lost.
+// leaveTally takes the hold of a release without an outcome out of the tally, in the turn: with a tally larger than the server's count,
+// the next grant would end the Owner's other leases. If the server still counts the hold, it ends with the last of the others.
 func (l *Lease) leaveTally() {
 	if l.unanswered && !l.settled && !l.leftTally && l.otherHolds() > 0 && l.mayBeHeld() {
 		l.recordEnd(true)
@@ -267,7 +268,7 @@ func (l *Lease) unconfirmed(cause error) error {
 	return l.client.about(l.target.name, fmt.Errorf("%w: %w", ErrUncertain, cause))
 }
 
-// settle makes err the final result of Unlock. Until then the server may count this hold, and so does the client.
+// settle makes err the final result of Unlock, and forgets the hold, which the client counts as long as the server may.
 func (l *Lease) settle(err error) error {
 	l.settled, l.outcome = true, err
 	l.client.leavePlace(l.target, l.place)

@@ -20,7 +20,7 @@ func (l *Lease) runRelease(ctx context.Context) (resp.Value, error) {
 	return v, err
 }
 
-// certain returns how far the reply to a release is the truth: a server with replicas, or of a cluster, does not know all who wait.
+// certain returns the part of a release's reply that is certain: a server with replicas, or of a cluster, does not know all listeners.
 func (c *Client) certain(reply waiting) waiting {
 	if reply != visitorsWait && (c.remote.Spread != nil || c.remote.Failover != nil) {
 		return someoneWaits
@@ -38,7 +38,7 @@ func (l *Lease) sendRelease(ctx context.Context) (resp.Value, error) {
 		}
 	}
 	return l.client.scripts.RunInTime(ctx, l.target.name, func(last int64) *remote.Call {
-		if l.mayReleaseTwice() { // since the first request the machine has slept
+		if l.mayReleaseTwice() { // the machine has slept since the first request
 			return nil
 		}
 		return l.releaseCall(last)
@@ -53,7 +53,7 @@ func (l *Lease) runSingle(ctx context.Context, way position) (resp.Value, error)
 	args := []any{l.owner, publish, known, way.place, way.stand, l.unanswered}
 	switch usual := publish == remote.PlainPublish && known == 1; {
 	case way.stand != standsNowhere || l.unanswered:
-	case usual: // each argument costs the server more than a hundredth of a pair
+	case usual: // an argument costs the server more than 1 % of a Lock and Unlock
 		args = args[:1]
 	default:
 		args = args[:3]
@@ -66,7 +66,7 @@ func (l *Lease) runSingle(ctx context.Context, way position) (resp.Value, error)
 	return c.scripts.RunMigrating(ctx, c.server, l.singleCall(way), err)
 }
 
-// releaseCall returns the call of runRelease, good until last.
+// releaseCall returns the call of runRelease, with the last moment last.
 func (l *Lease) releaseCall(last int64) *remote.Call {
 	if rest := l.keepFor(); rest > 0 {
 		return l.keepCall(rest, last)
@@ -77,8 +77,8 @@ func (l *Lease) releaseCall(last int64) *remote.Call {
 	return l.countedCall(l.releasePosition(), last)
 }
 
-// keepCall returns the call that releases l and leaves the lock to the server for rest, good until last. A repeat may come
-// after the rest, and then runs the release script; both scripts use the latch in the same way.
+// keepCall returns the call that releases l and keeps the lock taken for rest, with the last moment last. A repeat after the rest runs the
+// release script instead: both scripts use the latch in the same way.
 func (l *Lease) keepCall(rest time.Duration, last int64) *remote.Call {
 	c, t := l.client, l.target
 	x := l.callOf(t.kind.Keep)
@@ -88,7 +88,7 @@ func (l *Lease) keepCall(rest time.Duration, last int64) *remote.Call {
 	return x
 }
 
-// singleCall returns the call of the script single. It is good at any time: its owner never comes back.
+// singleCall returns the call of the script single. It has no last moment: its owner never holds the lock again, so a late one does no harm.
 func (l *Lease) singleCall(way position) *remote.Call {
 	c, k := l.client, l.target.kind
 	x := l.callOf(k.Single)
@@ -102,7 +102,7 @@ func (l *Lease) countedCall(way position, last int64) *remote.Call {
 	x := l.callOf(t.kind.Release)
 	x.MayRunUntil, x.Holds = l.own().mayRun(), l.own().tally(t.storedKind()).count
 	if (l.state == nil || l.state.singleUse) && !l.unanswered {
-		last = 0 // the owner never comes back, and nothing has been sent before
+		last = 0 // none is needed: the owner never holds the lock again, and this is the first request
 	}
 	x.ForTwoNodes = l.callForTwoNodes(x)
 	x.Args = []any{t.keptByOwner(c, l.state, l), l.owner, c.channels.Publishing(t.kind.silent), latchLife.Milliseconds(), l.unanswered && l.state != nil, last}
@@ -123,8 +123,10 @@ func (l *Lease) leaseOfOtherHolds() int64 {
 	return l.client.table.leaseOfOtherHolds(l.target, l.state, l)
 }
 
-// callForTwoNodes returns the release x of l for keys on two nodes. Permits are marked as ended, for the next client that asks to put them back.
-// Any other lock is released alone: a queue is not told, and other readers keep the lock for as long as it would last.
+// callForTwoNodes returns the release of l in place of x while the keys are on two nodes:
+//
+//   - Permits are marked as ended; the next client that asks puts them back.
+//   - Of any other lock only its own key is released: the waiters of a queue get no message, and other readers keep the lock's lease.
 func (l *Lease) callForTwoNodes(x *remote.Call) func(context.Context) *remote.Call {
 	t := l.target
 	return func(ctx context.Context) *remote.Call {
@@ -138,8 +140,8 @@ func (l *Lease) callForTwoNodes(x *remote.Call) func(context.Context) *remote.Ca
 	}
 }
 
-// extendOtherReads extends the leases of the outer holds of a reader, which the script cannot do without their keys. It reports whether the
-// outer holds last.
+// extendOtherReads extends the leases of a reader's other holds, whose keys the script cannot use, to what the lock needs for them. It
+// reports whether one of them is still there.
 func (l *Lease) extendOtherReads(ctx context.Context) bool {
 	outer := l.leaseOfOtherHolds()
 	if l.state == nil || outer <= 0 {
@@ -157,15 +159,15 @@ func (l *Lease) extendOtherReads(ctx context.Context) bool {
 	return alive
 }
 
-// releaseAsUndoCall replaces a repeat that the server could count as a further release. The call leaves the Owner no more holds
-// than the others, whatever ran before.
+// releaseAsUndoCall replaces a repeat that could release a second hold. As an undo it sets the Owner's hold count to that of the other
+// holds, whether an earlier request has run or not.
 func (l *Lease) releaseAsUndoCall() *remote.Call {
 	a := l.asAcquire()
 	a.latch, a.lastMoment = l.latch, l.client.clocks.LastMoment(l.target.name)
 	return a.undoCall(l, l.otherHolds())
 }
 
-// otherHolds returns how many holds the tally counts besides the hold of l; 0 if none is alive.
+// otherHolds returns the number of holds in the tally without the hold of l; 0 if no other lease is alive.
 func (l *Lease) otherHolds() int64 {
 	if l.leaseOfOtherHolds() == 0 {
 		return 0
@@ -177,7 +179,7 @@ func (l *Lease) otherHolds() int64 {
 	return count - 1
 }
 
-// asAcquire returns the acquire of l, for an undo in place of a release.
+// asAcquire returns the acquire that got l, for an undo in place of a release.
 func (l *Lease) asAcquire() acquire {
 	return acquire{client: l.client, target: l.target, lease: l.term, owner: l.owner, state: l.state}
 }

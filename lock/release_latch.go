@@ -13,7 +13,7 @@ import (
 //	first request of a single release      the spare latch of an earlier release, or a new latch
 //	first request of any other release     a new latch
 //	first request refused in a migration   a new latch, as the spare latch may be on another node than the lock
-//	a part of a late release has run       a new latch, as with the old latch a repeat might do nothing; then the old latch again
+//	a release as an undo has run in part   a new latch, as with the old latch a repeat might do nothing; then the old latch again
 //	answer to a single release             is spare: it names its owner, so the next release can use it
 //	answer: released                       is deleted; for an Owner whose earlier request may still arrive, it expires
 //	answer: not held                       expires, if there is one
@@ -31,7 +31,7 @@ func (l *Lease) firstLatch() string {
 	return newLatch(l.target)
 }
 
-// replaceLatch handles the refusal of a single release by a node of a migrating slot.
+// replaceLatch takes a new latch for the first single release, refused by a node of a migrating slot: the spare latch may be elsewhere.
 func (l *Lease) replaceLatch() {
 	if !l.unanswered {
 		l.client.cleanup.DeleteLatch(l.target.name, l.latch)
@@ -39,7 +39,7 @@ func (l *Lease) replaceLatch() {
 	}
 }
 
-// unsure reports whether err leaves the outcome of a request sent at an instant uncertain, and notes this for the repeats.
+// unsure reports whether a request sent at the instant sent has an uncertain outcome after err, and notes it for the repeats.
 func (l *Lease) unsure(sent clock.Instant, err error) bool {
 	if err == nil || !remote.Uncertain(err) {
 		return false
@@ -48,8 +48,8 @@ func (l *Lease) unsure(sent clock.Instant, err error) bool {
 	return true
 }
 
-// noteUnsure notes that a request sent at an instant may still take effect. part: a part of the script has run, so the server may have
-// changed the hold without leaving the latch.
+// noteUnsure notes that a request sent at the instant sent may still take effect. part: a part of the script has run, so the hold may be
+// released without a latch.
 func (l *Lease) noteUnsure(sent clock.Instant, part bool) {
 	if !l.unanswered {
 		l.unanswered, l.unansweredSince = true, sent
@@ -57,18 +57,18 @@ func (l *Lease) noteUnsure(sent clock.Instant, part bool) {
 	l.maybeNoLatch = l.maybeNoLatch || part
 }
 
-// mayReleaseTwice reports whether a repeat may take a further hold of the Owner: an earlier request has left no latch, or none that lasts.
+// mayReleaseTwice reports whether a repeat could release a second hold of the Owner, since an earlier request may have left no latch, or its
+// latch may be gone.
 func (l *Lease) mayReleaseTwice() bool {
 	return l.state != nil && (l.maybeNoLatch || l.leftTally || l.latchMayBeGone())
 }
 
-// latchMayBeGone reports whether the server may forget the first request without an answer before a repeat arrives, also because the machine
-// has slept.
+// latchMayBeGone reports whether the latch of the first request without an answer may expire before a repeat arrives. Time asleep counts.
 func (l *Lease) latchMayBeGone() bool {
 	return l.unanswered && l.unansweredSince.Elapsed(l.client.now()) > latchLife/2
 }
 
-// finishLatch is done with the latch, as the outcome is known. released: the request has set the latch.
+// finishLatch deletes the latch or keeps it for the next release, as the outcome is known. released: a request has set the latch.
 func (l *Lease) finishLatch(released bool) {
 	u, name := l.client.cleanup, l.target.name
 	if l.maybeNoLatch && l.state == nil { // the script may have left the lease of a reader on another node

@@ -50,8 +50,8 @@ func (l *Lease) keepReleased() {
 type repeat struct {
 	lease    *Lease
 	sent     clock.Instant // the time before the last request
-	asUndo   bool          // the last request was a late release
-	oldLatch string        // the latch of a late release to be sent afterwards, for requests that may still arrive; "" for none
+	asUndo   bool          // the last request was an undo: see releaseAsUndoCall
+	oldLatch string        // a further undo must set this latch, for requests that may still arrive; "" for none
 }
 
 func (p *repeat) Name() string       { return p.lease.target.name }
@@ -62,7 +62,7 @@ func (p *repeat) background() (Change, *kind) {
 }
 func (p *repeat) Turn() chan struct{} { return p.lease.own().turnChannel() }
 
-// Needed ends a late release if the server has none of its owner's holds of that time.
+// Needed ends the repeats if the hold has ended with its period.
 func (p *repeat) Needed() (left bool, outcome error) {
 	if p.lease.mayBeHeld() {
 		return true, nil
@@ -70,7 +70,7 @@ func (p *repeat) Needed() (left bool, outcome error) {
 	return false, p.settle(p.lease.notHeld())
 }
 
-// Call returns the release. A late release keeps the same latch: earlier requests may still arrive.
+// Call returns the release. It keeps the latch as an undo, too: earlier requests may still arrive.
 func (p *repeat) Call() *remote.Call {
 	l := p.lease
 	p.sent = l.client.now()
@@ -86,7 +86,7 @@ func (p *repeat) Answered(v resp.Value, _ bool) cleanup.Result {
 	case p.asUndo && p.oldLatch != "":
 		l.latch, p.oldLatch = p.oldLatch, ""
 		return cleanup.Result{}
-	case p.asUndo: // an earlier request may have run in its place, and have left holds that have ended since
+	case p.asUndo: // the reply does not tell whether an earlier request has released the hold
 		l.recordEnd(true)
 		return cleanup.Result{Done: true, Outcome: p.settle(l.releasedLate())}
 	}
@@ -107,7 +107,7 @@ func (p *repeat) settle(outcome error) error {
 func (p *repeat) Unsure(part bool) {
 	l := p.lease
 	l.noteUnsure(p.sent, part)
-	if part && p.asUndo { // which may have left its latch and changed nothing
+	if part && p.asUndo { // it may have set its latch without effect: a repeat needs another one
 		p.oldLatch = cmp.Or(p.oldLatch, l.latch)
 		l.latch = newLatch(l.target)
 	}

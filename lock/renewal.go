@@ -17,8 +17,8 @@ import (
 	"github.com/lockwire/lockwire/script"
 )
 
-// renewals are the questions of a client's watchdog to its servers: leases of one script and slot in one call, all calls at once. Leases
-// that a server refused together are asked for singly.
+// renewals renews and checks leases for a client's watchdog: leases of one script and slot in one call, all calls in one write. While a slot
+// migrates, and its nodes refuse a call, each lease gets a call of its own.
 type renewals struct{ client *Client }
 
 // watchdog returns the watchdog of the client, which hears of forced locks by listen; nil for never.
@@ -116,8 +116,8 @@ func (l *Lease) endRenewal(failure error) {
 	}
 }
 
-// notRenewed ends the lease because the server has no such hold. taken: another owner has the lock. The request for a reader named
-// the leases of its holds at that time, so the answer does not concern a hold granted since.
+// notRenewed ends the lease because the server has no such hold. taken: another owner has the lock. An answer about a reader says nothing
+// about the Owner's other leases, as holds granted since are not in the request.
 func (l *Lease) notRenewed(taken bool) {
 	switch {
 	case taken:
@@ -133,9 +133,9 @@ func (l *Lease) notRenewed(taken bool) {
 type answer = watchdog.Answer[*Lease]
 
 const (
-	// checkOnly is the lease of a renewal without effect: every remaining lease is longer, and PTTL of a missing key is -2.
+	// checkOnly makes a renewal that changes nothing: scripts only lengthen leases, and PTTL is -2 at least.
 	checkOnly = -2
-	// wholeTerm stands for the term of the leases, which is the same for leases under renewal and for members of a Multi.
+	// wholeTerm stands for the term of the leases. All leases under renewal have the same term, and all parts of a Multi.
 	wholeTerm = 0
 )
 
@@ -156,8 +156,8 @@ func (r renewals) ask(ctx context.Context, leases []*Lease, ms int64) []answer {
 	return answers
 }
 
-// mergeReaders returns leases with one lease for each Owner's read holds of a lock, and the others by that one. The request for one names
-// all holds of the Owner, so the work of a request for each would grow with the square of their number.
+// mergeReaders leaves one lease in asked for all read holds of an Owner on a lock, and puts the others behind it in others. A request for
+// one of them names all holds of the Owner, so requests for all would take time in the square of their number.
 func mergeReaders(leases []*Lease) (asked []*Lease, others map[*Lease][]*Lease) {
 	shared := func(l *Lease) bool { return l.state != nil && l.target.kind.isRead() }
 	if !slices.ContainsFunc(leases, shared) {
@@ -204,8 +204,8 @@ func (r renewals) askEach(ctx context.Context, leases []*Lease, ms int64) []answ
 	return known
 }
 
-// askElsewhere asks again for leases that a server has redirected, a slot at a time. Together with leases that the server has renewed, a batch
-// that ends in WAIT does not go to another one. The watchdog sees to redirections itself.
+// askElsewhere asks again, slot by slot, for leases that a server has redirected: a batch that ends in WAIT follows no redirection of a part.
+// Requests of the watchdog return at once, as the watchdog follows redirections itself.
 func (r renewals) askElsewhere(ctx context.Context, answers []answer, ms int64) {
 	if ctx.Value(conn.NoRepeat) == true {
 		return
@@ -230,9 +230,8 @@ func (r renewals) askElsewhere(ctx context.Context, answers []answer, ms int64) 
 // readHold is the value of the key with the lease of a reader's hold.
 const readHold = "1"
 
-// askReaderKeys asks again for the readers among refused answers, each key by itself. While a slot migrates, the keys of a lock may be on two
-// nodes, and no node runs a script for a key that is on neither: the key of a hold that has ended, or all keys of a lock that is gone. Other
-// answers stay as they are.
+// askReaderKeys asks again for the readers among refused answers, with a call for each key. While a slot migrates, the keys of a lock may be
+// on two nodes, and a hold that has ended has no key on either: both refuse a call with several of them.
 //
 // The holds go first: until their leases are longer, other readers that leave may shorten the lock's.
 func (r renewals) askReaderKeys(ctx context.Context, answers []answer, ms int64) {

@@ -11,7 +11,8 @@ import (
 	"github.com/lockwire/lockwire/pubsub"
 )
 
-// entry is a lock held in this process, by hold, or awaited, by key. table.mu guards all fields except head.
+// entry has the leases of a lock in this process (under target.heldAs), and its line (under target.awaitedAs). table.mu guards all fields
+// except head.
 //
 // Invariants, while nobody has table.mu:
 //
@@ -24,26 +25,25 @@ type entry struct {
 	head        head          // owned by the first waiter
 	parked      *pubsub.Watch // the watch of an empty line
 	idle        uint8         // sweeps since parking
-	elsewhere   waiting       // who waited in other processes at the last release
+	elsewhere   waiting       // the last release's answer about other processes
 	setups      uint32        // waiters that wait for the setup of permits, too
 	unanswered  int           // acquires without an answer that are not undone yet
-	failure     error         // of the last attempt of a line, for waiters that have not asked; nil if it had an answer
+	failure     error         // of the last attempt from the front, for waiters that have not asked; nil if it had an answer
 	place       any           // this process's place in the server's line; nil for none
 	seen        *seenHolder   // the last answer about a holder elsewhere; nil for none
 }
 
-// waiting tells who else waits for a lock just released.
+// waiting is the reply to a release that frees the lock: whether other clients wait for the lock.
 type waiting int64
 
-// What a release replies, if it frees the lock.
 const (
-	someoneWaits  waiting = 1 // or the server does not know
-	nobodyWaits   waiting = 2 // one client listens at most
+	someoneWaits  waiting = 1 // another client waits, or the server does not know
+	nobodyWaits   waiting = 2 // at most one client listens
 	nobodyListens waiting = 3
-	visitorsWait  waiting = 4 // clients that know nothing of the line, perhaps besides others
+	visitorsWait  waiting = 4 // visitors wait, and perhaps other clients
 )
 
-// seenHolder is the server's answer to the question who has a lock.
+// seenHolder is the server's answer to the question for the holder of a lock.
 type seenHolder struct {
 	err     error  // there is no answer
 	owner   string // "" if nobody has the lock
@@ -72,7 +72,7 @@ type table struct {
 	parked  map[entryKey]*entry // the entries with a parked watch
 	spare   []*entry
 	places  turns.Places // in lines of waiting processes
-	closed  bool         // no lease and no waiter enters any more
+	closed  bool         // Close has begun: no lease is registered
 }
 
 // all returns all leases.
@@ -204,8 +204,8 @@ func (b *table) otherLeases(t *target, state *ownerState, except *Lease) []*Leas
 	return slices.DeleteFunc(b.holdsOf(t.heldAs(), "", except), func(l *Lease) bool { return l.state != state || !t.overlaps(l.target) })
 }
 
-// leaseOfOtherHolds returns the lease in ms that the lock should have after the end of a hold of state's owner: the
-// longest remaining lease of the owner's other holds, or 0 without other holds.
+// leaseOfOtherHolds returns the lease in ms that the lock needs after the end of a hold of state's owner: the longest of
+// the owner's leases without except; 0 for none.
 func (b *table) leaseOfOtherHolds(t *target, state *ownerState, except *Lease) int64 {
 	if state == nil {
 		return 0
@@ -222,8 +222,8 @@ func inMilliseconds(d time.Duration) int64 {
 	return int64((d + time.Millisecond - 1) / time.Millisecond)
 }
 
-// keptValues returns what others, the further leases of an Owner, keep of the values of t: for each value the hold count and the
-// lease in ms, with spaces between them; 0 for nothing.
+// keptValues returns what others, further leases of an Owner, need of the values of t: for each value its hold count and lease
+// in ms, all with spaces in between; 0 if they need nothing.
 func (t *target) keptValues(others []*Lease) any {
 	type kept struct {
 		holds int

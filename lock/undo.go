@@ -23,27 +23,27 @@ func (c *Client) newCleanup() *cleanup.Cleanup {
 	})
 }
 
-// undo reverts an acquire with an unknown outcome, together with the turn of r, in the background. A late acquire may still arrive:
-// the undo leaves a latch to stop the acquire. Without an Owner, r goes on as a new owner, because the undo must not affect the next
-// attempt; after any other failure r stays the same owner, because the server may know that the owner waits.
-func (r *request) undo(start clock.Instant, late bool) {
+// undo takes back the last attempt of r, begun at start, in the background, and passes the turn of the Owner to that job. mayArrive: the
+// attempt may still arrive, and the undo leaves a latch to stop it. Without an Owner, r goes on as a new owner: otherwise the undo could
+// take back the next attempt.
+func (r *request) undo(start clock.Instant, mayArrive bool) {
 	if r.target.kind.Undo == nil {
 		return
 	}
-	r.undoBoth(nil, start, late)
+	r.undoBoth(nil, start, mayArrive)
 }
 
-// undoBoth undoes two requests of one owner, one after the other.
-func (r *request) undoBoth(behind *acquire, start clock.Instant, late bool) {
+// undoBoth is undo of r and then of another acquire of the same owner; nil for none.
+func (r *request) undoBoth(then *acquire, start clock.Instant, mayArrive bool) {
 	c := r.client
 	if r.latch == "" { // a relay granted an unrequested hold
 		r.latch = newLatch(r.target)
 	}
 	turn := r.turn != nil
 	r.turn = nil
-	work := &undo{acquire: r.acquire, mayArrive: late || r.unsure}
-	if behind != nil {
-		work.then = &undo{acquire: *behind}
+	work := &undo{acquire: r.acquire, mayArrive: mayArrive || r.unsure}
+	if then != nil {
+		work.then = &undo{acquire: *then}
 	}
 	c.cleanup.Take(cleanup.NewJob(work, r.goneBy(start.Time).Add(remote.Arrival), turn))
 	r.endUnsure()
@@ -52,7 +52,7 @@ func (r *request) undoBoth(behind *acquire, start clock.Instant, late bool) {
 	}
 }
 
-// goneBy returns when the server has forgotten a by itself, if a ran at that time: at the end of the lease and of the place in a queue.
+// goneBy returns the time by which nothing of a is left on the server, if a ran at the given time: the lease and the place in a queue end.
 func (a *acquire) goneBy(at time.Time) time.Time {
 	if a.target.kind.queued {
 		return at.Add(max(a.lease, a.client.cfg.FairWait))
@@ -64,7 +64,7 @@ func (a *acquire) goneBy(at time.Time) time.Time {
 type undo struct {
 	cleanup.Simple
 	acquire
-	then      *undo // done afterwards; nil for none
+	then      *undo // the next work of the same job; nil for none
 	mayArrive bool  // the acquire may still arrive, and must find its latch
 }
 
@@ -83,8 +83,8 @@ func (u *undo) Size() int {
 	return 1
 }
 
-// Unsure changes the latch of an undo of which a part has run: by the latch the server would take a repeat for done. A late acquire is
-// afterwards undone by its own latch again, which may be missing. A latch that tells what the acquire took stays.
+// Unsure gives an undo of which a part has run a new latch: with the old latch, which may be set, a repeat could do nothing. If the acquire
+// may still arrive, a second undo sets the old latch, which may be missing. Without owners the latch has the permits taken, and stays.
 func (u *undo) Unsure(part bool) {
 	if !part || u.target.kind.unowned {
 		return
@@ -101,11 +101,11 @@ func (u *undo) Call() *remote.Call {
 	if c.table.leaseOfOtherHolds(t, u.state, nil) > 0 {
 		before = u.own().tally(t.storedKind()).count
 	}
-	u.lastMoment = max(u.lastMoment, c.clocks.LastMoment(t.name)) // earlier requests do not outlast the latch
+	u.lastMoment = max(u.lastMoment, c.clocks.LastMoment(t.name)) // the latch outlasts earlier requests
 	return u.undoCall(nil, before)
 }
 
-// undoCall returns the call that leaves the owner of a no more holds than before, and a lease for its leases without except.
+// undoCall returns the call that sets the owner's hold count to before at most, and the lock's lease to that of its leases without except.
 func (a *acquire) undoCall(except *Lease, before int64) *remote.Call {
 	c, t := a.client, a.target
 	args := a.args(t.keptByOwner(c, a.state, except), a.owner, c.channels.Publishing(t.kind.silent), before, a.lastMoment)
@@ -113,7 +113,7 @@ func (a *acquire) undoCall(except *Lease, before int64) *remote.Call {
 		OnSource: !t.kind.unowned, MayFree: true, MayRunUntil: a.own().mayRun()}
 }
 
-// keptByOwner returns the first argument of release and undo: the outer lease, or for a group what the Owner keeps of its values.
+// keptByOwner returns the first argument of release and undo: what the lock needs for the Owner's leases without except.
 func (t *target) keptByOwner(c *Client, state *ownerState, except *Lease) any {
 	if t.values != "" && state != nil {
 		return t.keptValues(c.table.otherLeases(t, state, except))
@@ -138,15 +138,15 @@ func (u *undo) Answered(_ resp.Value, again bool) cleanup.Result {
 	return cleanup.Result{}
 }
 
-// undone is the acquire behind a confirmed undo or release, until the server would have forgotten the acquire by itself. The owner never
-// has the lock again.
+// undone is a confirmed undo or release, to be sent again as an undo after a failover, until the lease would have ended. Its owner never has
+// the lock again.
 type undone struct {
 	acquire
 	until time.Time
 }
 
-// Again sends the undo under another latch: the latch of a release may serve a later release by now. Without owners only the latch tells what
-// the acquire took.
+// Again returns the undo under a new latch: a later release may have the old one by now. Without owners the latch has the permits taken, and
+// stays.
 func (d *undone) Again(context.Context) (w cleanup.Work, until time.Time, known bool) {
 	again := &undoAgain{undo{acquire: d.acquire}}
 	if !d.target.kind.unowned {
@@ -170,8 +170,8 @@ func (u *undoAgain) Answered(_ resp.Value, again bool) cleanup.Result {
 // shortenedBy is the least difference between two leases of which waiters learn.
 const shortenedBy = time.Second
 
-// announceShorterLease wakes waiters in the background after the lock has gone from a lease of lasted to one of rest ms, which is 0
-// for a free lock: waiters sleep until the end of the lease that they have seen. A queue has one waiter to wake.
+// announceShorterLease wakes waiters in the background if the lock's lease has changed from lasted to rest ms, which is shorter: they sleep
+// until the end of the lease that they have seen. rest is 0 for a free lock, whose release has woken them. A queue has one waiter to wake.
 func (t *target) announceShorterLease(c *Client, lasted time.Duration, rest int64, message string) {
 	if rest == 0 || rest+shortenedBy.Milliseconds() > lasted.Milliseconds() || t.kind.silent || t.values != "" { // a group's scripts tell
 		return
@@ -209,7 +209,7 @@ func (l *leaving) Call() *remote.Call {
 
 func (l *leaving) Answered(resp.Value, bool) cleanup.Result { return cleanup.Result{Done: true} }
 
-// workAdded notes that the background takes over w, and returns a function for the end; nil for none.
+// workAdded notes the begin of w in the background, and returns a function that notes the end; nil for none.
 func (c *Client) workAdded(w cleanup.Work) (ended func(outcome error)) {
 	traced := c.traceBackground(w)
 	u, ok := w.(*undo)
@@ -226,7 +226,7 @@ func (c *Client) workAdded(w cleanup.Work) (ended func(outcome error)) {
 	}
 }
 
-// traceBackground reports that the background takes over w, and returns a function to report the end; nil for none.
+// traceBackground reports the begin of w in the background, and returns a function that reports the end; nil for none.
 func (c *Client) traceBackground(w cleanup.Work) (ended func(outcome error)) {
 	t := c.cfg.Trace
 	if t == nil || t.Background == nil {

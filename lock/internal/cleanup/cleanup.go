@@ -59,7 +59,7 @@ type Cleanup struct {
 
 	mu           sync.Mutex // guards the following
 	started      bool
-	closed       bool // callers do new work themselves
+	closed       bool // the loop has ended: Take runs jobs itself
 	jobs         []*Job
 	returned     []batch // finished batches
 	flushed      bool    // the deletion of latches under way has ended
@@ -76,10 +76,10 @@ type Config struct {
 	Server *remote.Server
 	Runner *remote.Runner
 	Clocks *remote.Clocks
-	// Sweep removes things kept by the client for reuse and unused for some sweeps, or all such things, and reports whether
-	// any are left. After StartSweeps, Cleanup calls Sweep from time to time until none are left.
+	// Sweep drops what the client keeps for reuse, if it is unused for some sweeps, or all of it, and reports whether any is
+	// left. After StartSweeps, Cleanup calls Sweep every 100 ms until nothing is left.
 	Sweep func(all bool) (left bool)
-	// Added reports the begin of a job, and returns a function to report the end; nil for none.
+	// Added is called at the begin of a job. The result is called at the end of the job; it may be nil.
 	Added func(w Work) (ended func(outcome error))
 	// Refused converts the error of a server that refuses a job for good.
 	Refused func(err error) error

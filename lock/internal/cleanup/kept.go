@@ -98,8 +98,8 @@ func (u *Cleanup) Lost() {
 // againLane is the lane of the goroutine that makes jobs for kept work.
 var againLane = lane{again: true, slot: -1}
 
-// resend has jobs made for the kept work, some time after a loss, and again while a master is unknown. loss: there has been a loss since
-// the last time.
+// resend reports whether sendAgain is due: some time after a loss, and again while a master is unknown. loss: there has been a loss since the
+// last time.
 func (u *Cleanup) resend(a *agenda, at time.Time, closing bool) (due, loss bool) {
 	if closing {
 		a.resend = time.Time{}

@@ -28,7 +28,8 @@ type Work interface {
 	Call() *remote.Call
 	// Answered takes the server's reply. again: the request was sent before.
 	Answered(v resp.Value, again bool) Result
-	// Unsure notes that a request may still take effect or, if part is set, that a part of its script has run.
+	// Unsure is called after a request without an answer, which may still take effect. part: it was refused after a part of its script
+	// had run.
 	Unsure(part bool)
 	// Finish is called once, at the end, before the turn is given back.
 	Finish(outcome error)
@@ -72,7 +73,7 @@ type Abandoned struct {
 // Job is Work under way.
 type Job struct {
 	work    Work
-	until   time.Time // the end of the purpose: the lease has ended on the server
+	until   time.Time // then the lease has ended on the server, and a failed job gives up
 	hasTurn bool      // the job holds the owner's turn
 	kept    bool      // of kept work; constant
 	done    chan struct{}

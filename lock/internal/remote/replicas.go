@@ -33,8 +33,8 @@ var (
 // Acks says how many replicas must acknowledge a request.
 type Acks struct {
 	Off     bool                   // no request waits for replicas
-	Exact   int                    // so many must, however many there are; 0 for Of
-	Of      func(replicas int) int // so many of the replicas that there are
+	Exact   int                    // the number; 0 if Of decides
+	Of      func(replicas int) int // the number for a server with so many replicas
 	Timeout time.Duration          // the wait for replicas
 }
 
@@ -50,9 +50,9 @@ type Shortage struct {
 // Error names the counts.
 func (s *Shortage) Error() string { return fmt.Sprintf("%d of %d replicas", s.Acked, s.Needed) }
 
-// Replicas is a client's record of the servers' replicas. The record decides whether the next request counts the replicas
-// first. The absence of replicas is never taken from the record: every request without acknowledgements verifies the
-// absence in the same write.
+// Replicas is a client's record of the servers' replicas. By the record a request knows how many acknowledgements to wait for, or that
+// the replicas must be counted first. That there are no replicas is never taken from the record: a request without acknowledgements
+// verifies it in the same write.
 type Replicas struct {
 	server *Server
 	acks   Acks // constant
@@ -69,23 +69,23 @@ type record struct {
 	had        bool       // the server has had a replica
 	lastFailed bool       // the last wait for replicas failed
 	bareSince  time.Time  // start of the time without a replica; zero with a replica, or if unknown
-	warned     bool       // of a server without a replica
-	syncing    int        // at the last count, the replicas of headcount.syncingNotAway
+	warned     bool       // the log says that the server has no replica
+	syncing    int        // headcount.syncingNotAway at the last count
 
 	muted      muted     // at the last reply
-	mutedSince time.Time // start of the time with the same muted
+	mutedSince time.Time // of the first reply in a row with the same muted
 
-	news      news      // at the last reply; zero if it is as at the last count
-	newsSince time.Time // start of the time with the same news
+	news      news      // the change since the last count, at the last reply; zero for none
+	newsSince time.Time // of the first reply in a row with the same news
 }
 
-// news is what has changed since the last count, comparable with earlier news.
+// news is a headcount that differs from the last count. Equal news are the same change.
 type news struct {
 	attachment
 	live int
 }
 
-// muted is comparable: two are the same if the same replicas have acknowledged nothing since their arrival.
+// muted has the replicas without any acknowledgement so far. Equal values are the same replicas, since the same arrival.
 type muted struct {
 	arrivals arrivals
 	addrs    string
@@ -111,8 +111,8 @@ func (r *Replicas) recordOf(s conn.Succession) *record {
 	return st
 }
 
-// recordCount records n replicas able to acknowledge, by the headcount h. bare: the server counts as a server without replicas. An arrival
-// or a departure is news until the other nodes have been asked behind the first headcount with it.
+// recordCount records a count of n replicas, by the headcount h and the other nodes' answer s. A change of replicas stays news until the other
+// nodes have been asked after the first headcount with the change. bare: the server counts as one without replicas.
 func (r *Replicas) recordCount(s conn.Succession, h headcount, n int) (bare bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -170,14 +170,14 @@ type Acked struct {
 
 	// The outcome.
 	ran         bool      // a server has run a script
-	twoServers  bool      // more than one server has
-	asked       time.Time // of the replies
+	twoServers  bool      // several servers have run scripts
+	asked       time.Time // the time before the request
 	answered    time.Time
 	acked       int64                     // number of acknowledgements
 	failed      error                     // error of WAIT
 	info        [len(sections)]resp.Value // replies to sections
-	identity    string                    // comparable with Succession.Master
-	identityErr error                     // why who is unknown
+	identity    string                    // of the server, comparable with Succession.Master
+	identityErr error                     // why identity is unknown
 }
 
 // Hold names a lock and its owner, for the log.
@@ -222,7 +222,7 @@ func (d *Acked) checkEnough(ctx context.Context) error {
 	return d.shortage(d.need, fmt.Errorf("it has no more than %d", s.Replicas+s.Away))
 }
 
-// expected returns the presumed number of replicas. The request itself verifies a result of 0.
+// expected returns the number of replicas by the record or, if that is no basis, by a new count. Confirm verifies a result of 0.
 func (d *Acked) expected(ctx context.Context) int {
 	d.r.mu.Lock()
 	st := *d.r.recordOf(d.succession)
@@ -241,7 +241,7 @@ func (d *Acked) expected(ctx context.Context) int {
 	return max(n, 1)
 }
 
-// recount counts the replicas; bare as of counted.
+// recount counts the replicas ahead of a request; bare as of recordCount.
 func (d *Acked) recount(ctx context.Context) (n int, bare bool) {
 	asked := time.Now()
 	h, err := d.headcount(ctx)
@@ -261,8 +261,8 @@ func (d *Acked) recount(ctx context.Context) (n int, bare bool) {
 	return n, d.r.recordCount(s, h, n)
 }
 
-// candidates returns the number of replicas that could replace the server without having acknowledged: replicas known to the server or
-// healthy to the other nodes, without replicas in a first synchronization.
+// candidates returns the number of replicas that could replace the server: replicas known to the server, or healthy to the other nodes, except
+// those in a first synchronization.
 func (r *Replicas) candidates(h headcount, s conn.Succession) int {
 	if r.server.Failover == nil {
 		return len(h.live) + len(h.silent)
@@ -385,10 +385,12 @@ func (d *Acked) required(ctx context.Context) (need int, err error) {
 	return d.r.acks.Of(n), err
 }
 
-// count returns the number of replicas right after the scripts, from the server's reply and other nodes' information. An earlier
-// answer of the other nodes is enough only if the server has all their replicas, and no replica has come or gone since the last count: a replica
-// unknown to the server may have replaced it by now, and the server learns of the end of a first synchronization later than the replica. After
-// a change all sentinels are asked: a sentinel may not have heard of a replica that another sentinel promotes.
+// count returns the number of replicas right after the scripts, by the server's reply and by the other nodes:
+//
+//   - An earlier answer of the other nodes is enough if the server has all their replicas, and no replica has come or gone since the last
+//     count. Otherwise one of them may have replaced the server by now, and the nodes are asked again.
+//   - After a change all sentinels are asked: a sentinel may not have heard of a replica that another one promotes.
+//   - If replicas are missing or the reply came late, newcomers may have acknowledged in place of candidates: they are subtracted from acked.
 func (d *Acked) count(ctx context.Context) (n int, bare bool, err error) {
 	h, err := parseHeadcount(d.info[:])
 	if err != nil {
@@ -415,7 +417,6 @@ func (d *Acked) count(ctx context.Context) (n int, bare bool, err error) {
 		n = d.r.candidates(h, s)
 	}
 	if n > 0 && (len(h.live) < n || len(h.syncing) > 0 || s.Away > 0 || d.answered.Sub(d.asked) > arrival) {
-		// A newcomer may have acknowledged in place of a candidate: WAIT returns a number only.
 		after, err := d.headcount(ctx)
 		if err != nil {
 			return n, false, err
@@ -425,8 +426,8 @@ func (d *Acked) count(ctx context.Context) (n int, bare bool, err error) {
 	return n, d.r.recordCount(s, h, n), nil
 }
 
-// classifyMuted decides about the muted replicas in h, a headcount of the time asked. A muted replica may have come just now, with all the data: then
-// the replica is live. A replica still muted after firstAck loads the data: online, and with signs of life, but in a first synchronization.
+// classifyMuted adds the muted replicas of h, a headcount of the time asked, to the live ones or, if they are muted for firstAck, to those in
+// a first synchronization: a replica that loads the data is online, but acknowledges nothing. One with the data does so by then.
 func (r *Replicas) classifyMuted(s conn.Succession, h *headcount, asked time.Time) {
 	now := muted{h.arrivals, strings.Join(h.muted, " ")}
 	known := len(h.muted) > 0 && h.arrivals != arrivals{}
@@ -443,15 +444,15 @@ func (r *Replicas) classifyMuted(s conn.Succession, h *headcount, asked time.Tim
 	h.live = append(h.live, h.muted...)
 }
 
-// changedAt returns the time of the first headcount since the last count that has the same change of replicas as h; zero without a change.
-// Between two counts a replica may even have come, and gone to replace the server, unknown to an old answer of the other nodes.
+// changedAt returns the time of the first headcount with the change of replicas in h since the last count; zero without a change. A replica
+// that came and went in between counts as a change: it may have gone to replace the server.
 func (r *Replicas) changedAt(s conn.Succession, h headcount) time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.recordOf(s).changedAt(h)
 }
 
-// changedAt is as of Replicas. The caller has mu.
+// changedAt is Replicas.changedAt for a record. The caller has mu.
 func (st *record) changedAt(h headcount) time.Time {
 	now := news{h.attachment, len(h.live)}
 	if now.live >= st.count && h.replicas >= st.checked.replicas && h.arrivals == st.checked.arrivals {

@@ -99,12 +99,12 @@ type Watchdog[L comparable] struct {
 	mu         sync.Mutex // guards the following, and the Record of each lease; taken after a lease's own
 	started    bool
 	closed     bool
-	servers    map[lane]*server[L] // those without a lease due and without a round are left out
+	servers    map[lane]*server[L] // with leases to renew or to check, or a round under way
 	endings    schedule[L]         // leases without renewal
 	wake       time.Time           // time of the loop's next pass
 	watched    map[L]struct{}      // leases with a deadline timer, which stands still while the machine sleeps
-	alarmed    time.Time           // of the last alarm, message or jump of the clocks
-	renewAllAt time.Time           // of the last alarm that the loop has answered, or jump
+	alarmed    time.Time           // of the last alarm, message or jump of the clocks: leases requested before it are asked for at once
+	renewAllAt time.Time           // of the last alarm or jump for which all leases became due: renewals sent before it are repeated
 }
 
 // New returns a Watchdog without leases.
@@ -113,8 +113,8 @@ func New[L comparable](cfg Config[L]) *Watchdog[L] {
 		watched: make(map[L]struct{})}
 }
 
-// Add schedules a new lease for renewal at due, or for its end at due if the lease is not renewed. An alarm since asked, when the
-// lease was asked for or last renewed, may be about the lease: then Add has the server asked at once.
+// Add schedules a new lease for renewal at due, or for its end at due if the lease is not renewed. asked is the time of the
+// request for the lease: an alarm since then may be about the lease, so the server is asked at once.
 func (w *Watchdog[L]) Add(l L, renewed bool, asked, due time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
