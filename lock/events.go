@@ -23,7 +23,7 @@ const (
 	EventReleased EventKind = "released" // an owner has released the lock
 	EventForced   EventKind = "forced"   // the lock was taken from its owner: by ForceUnlock, DEL, or an eviction
 	EventExpired  EventKind = "expired"  // the lease ended without a release
-	EventMissed   EventKind = "missed"   // events were lost, told once; the next EventWatching tells that all is known again
+	EventMissed   EventKind = "missed"   // events were lost, reported once until the next EventWatching, with which all locks held are known again
 )
 
 // Event is a change of a lock on the server.
@@ -32,7 +32,7 @@ type Event struct {
 	Name  string // of the lock; "" for EventWatching and EventMissed
 	Shape Shape  // "" if unknown
 	Owner string // as in [Holder]; "" if unknown
-	// At is when the news of the change arrived here.
+	// At is the time, by the clock of this process, at which the news of the change arrived.
 	At time.Time
 	// Missed is the number of messages dropped because the caller of Watch was slow; 0 if only Err tells why events
 	// were lost.

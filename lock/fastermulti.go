@@ -25,8 +25,8 @@ const maxValues = 1000
 // at the cost of a single lock. Two locks of a group exclude each other if they have a value in common. One hash, whose
 // key is the group, has all values of the group that are taken, with the end of each lease by the server's clock.
 //
-// A [Lease] is lost with the first lost value. Unlock gives back those that are left. [AtLeast] has no meaning for the lock,
-// and a [Multi] or [Redlock] cannot contain it.
+// A [Lease] is lost with the first lost value. Unlock releases the remaining values. [AtLeast] is refused, and a [Multi] or
+// [Redlock] cannot contain a FasterMulti.
 //
 // An [Owner] may take values again, alone or together with further values. The server counts the holds of each value: Unlock
 // of one lease frees the values that no other lease of the Owner has. An Owner that waits for further values keeps its own, so

@@ -52,8 +52,8 @@ type ClientProcess struct {
 }
 
 // Inspect returns the state of the lock with the given name, whatever its kind, also of Redisson's clients. The parts
-// of an Inspection are read one after another, in a few requests to the server of the lock. What requests about the lock have left,
-// [Client.Latches] tells.
+// of an Inspection are read one after another, in a few requests to the server of the lock. [Client.Latches] returns the keys that
+// requests about the lock have left.
 func (c *Client) Inspect(ctx context.Context, name string) (Inspection, error) {
 	if err := checkName(name); err != nil {
 		return Inspection{}, c.about(name, err)

@@ -118,8 +118,8 @@ func newLease(r *request, g grant) *Lease {
 	return l
 }
 
-// Owner returns the owner of the lease as stored in the lock's hash. Callers of one process who hand the lock over to each
-// other share an owner.
+// Owner returns the owner of the lease as stored in the lock's hash. After a hand-over without asking the server (see
+// Config.HandOvers) the next lease has the same owner.
 //
 //   - For a [PermitSemaphore], Owner returns the ids of the permits, separated by commas.
 //   - For a lease with Members, Owner returns the first member's owner.

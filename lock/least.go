@@ -8,9 +8,9 @@ import (
 )
 
 // AtLeast keeps the lock taken until d after the grant, even if Unlock comes earlier: for a job that all processes start by
-// their own clocks, and that only one of them may run. Unlock before that time ends the lease of the caller and leaves the
-// lock to the server, with the rest of d as its lease and an owner that nobody is. All other callers find the lock taken
-// until then: callers of this process, and Redisson's clients too. [Handle.ForceUnlock] ends the rest early.
+// their own clocks, and that only one of them may run. Unlock before that time ends the lease of the caller, but leaves the
+// lock taken on the server, with the rest of d as its lease and an owner that belongs to no caller. All callers find the lock
+// taken until then: callers of this process, and Redisson's clients too. [Handle.ForceUnlock] ends the rest early.
 //
 // The lock stays for a little longer than d: for as long as the request of Unlock is on its way, which is some seconds at
 // most, if a connection breaks meanwhile.
@@ -27,7 +27,7 @@ import (
 //   - Unlock of a lost lease keeps nothing, unless the server still has the lock.
 func AtLeast(d time.Duration) Option { return Option{limit: limitLeast, limitValue: d} }
 
-// keepFor returns for how long the server is to keep the lock after a release now.
+// keepFor returns how long AtLeast keeps the lock taken after a release now; 0 if not at all.
 func (l *Lease) keepFor() time.Duration {
 	if l.limits.atLeast == 0 {
 		return 0
@@ -35,8 +35,8 @@ func (l *Lease) keepFor() time.Duration {
 	return max(0, l.limits.atLeast-l.grantedAt.Elapsed(l.client.now()))
 }
 
-// successor returns the owner of the lock after the release of l. It belongs to this client, and to none of its leases: the
-// number is that of l's owner, but negative; the value of a plain lock gets an ending.
+// successor returns the owner of the lock while AtLeast keeps it after the release of l. It has the id of this client and the
+// number of l's owner, but negative; the value of a plain lock gets an ending.
 func (l *Lease) successor() string {
 	id, number, numbered := strings.Cut(l.owner, ":")
 	if !numbered {
@@ -48,7 +48,7 @@ func (l *Lease) successor() string {
 // plainRest ends the value of a plain lock that AtLeast keeps taken.
 const plainRest = "-rest"
 
-// predecessor returns the owner whose Unlock has made owner the successor. ok is false for any other owner.
+// predecessor returns the owner of the lease whose successor is owner. ok is false if owner is no successor.
 func predecessor(owner string) (former string, ok bool) {
 	if value, ok := strings.CutSuffix(owner, plainRest); ok && len(value) == hex.EncodedLen(plainSize) {
 		return value, true

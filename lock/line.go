@@ -91,16 +91,16 @@ func (r *request) notePlace(p position, start clock.Instant, granted bool, err e
 		// The next place has a longer turn. The old one is called once more, or left at the end of the call.
 		former, r.place, e.place = r.place, e.place, places.Next(id)
 	}
-	unseen := err != nil && !remote.Uncertain(err)
+	notRun := err != nil && !remote.Uncertain(err)
 	switch {
-	case p.stand == standsJoin && (granted || unseen): // a place that nobody has taken
+	case p.stand == standsJoin && (granted || notRun): // the place is in no line
 		places.Put(id, p.place)
 	case granted && known && p.stand == standsLeave:
 		e.place = nil
-	case known, unseen: // the line has its place as before, or at the end
-	case !granted && e != nil && e.first != nil && e.place == nil: // also a place that another request has left meanwhile
+	case known, notRun: // the waiters keep their place, as before or at the end of the line
+	case !granted && e != nil && e.first != nil && e.place == nil: // the waiters have no place, or have left theirs meanwhile
 		e.place = p.place
-	default: // for the line that r joins, or for r to leave
+	default: // r takes the place along to the line that it joins, or leaves it
 		r.place = p.place
 	}
 }
@@ -117,7 +117,8 @@ func (e *entry) leavePlaceLocked(got *Lease) (left any) {
 	return nil
 }
 
-// releasePosition returns the position of the release of l: others of the process who still wait go to the end of the line.
+// releasePosition returns the position for the release of l: the place that l has to leave or, so that other processes come first, the place
+// of this process's waiters, which moves to the end of the line.
 func (l *Lease) releasePosition() position {
 	c := l.client
 	if l.place != nil {
@@ -153,7 +154,7 @@ func (c *Client) leavePlace(t *target, place any) {
 	}
 }
 
-// lineArgs returns args followed by what a script that frees a lock needs to tell others, if the kind has a line or a queue.
+// lineArgs returns args followed by the arguments with which a script that frees the lock calls the next in the line or queue, if any.
 func (t *target) lineArgs(c *Client, args []any) []any {
 	switch {
 	case t.line != "":

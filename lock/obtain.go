@@ -123,8 +123,8 @@ func (r *request) ready(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return r.gaveUp(ctx)
 	}
-	began, err := time.Now(), c.channels.Settle(ctx, r.target.remote())
-	for err != nil && r.waits && temporary(err) && time.Since(began) < c.cfg.Lease {
+	err := c.channels.Settle(ctx, r.target.remote())
+	for began := time.Now(); err != nil && r.waits && temporary(err) && time.Since(began) < c.cfg.Lease; {
 		if c.sleep(ctx, c.pace.PollMax) != nil {
 			break
 		}

@@ -43,7 +43,7 @@ const maxPermits = 1000
 // The server's clock decides when a lease is over; in Redisson's clients their own clock does. If one of these clocks is wrong by more than a
 // lease, there are more holders than permits.
 //
-// A PermitSemaphore is immutable, and many goroutines may share it. Waiters are served in the order of a [Semaphore].
+// A PermitSemaphore is immutable, and many goroutines may share it. Waiters are served in the same order as by a [Semaphore].
 type PermitSemaphore struct{ handle Handle }
 
 // PermitSemaphore returns the semaphore with the given name. The name is the semaphore's key on the server. An invalid name

@@ -274,7 +274,7 @@ func (r *Redlock) check(opts []Option) (redlockCall, error) {
 	return c, nil
 }
 
-// gate is the gate of the first node's client. It admits a single caller at a time to the servers.
+// gate returns the gates of the first node's client, which admit one caller of this process at a time under key.
 func (r *Redlock) gate() *gates.Gates[entryKey] { return &r.nodes[0].client.gates }
 func (r *Redlock) key() entryKey                { return r.nodes[0].target.awaitedAs() }
 

@@ -209,13 +209,13 @@ func (b *ballot) numberLocked(of voteResult) (n int) {
 	return n
 }
 
-// takenLocked reports whether other owners have the lock on so many servers, plus more, that the remaining servers
-// are no majority. Only then is the lock refused, whatever the unreachable servers would have answered.
+// takenLocked reports whether the lock is refused: other owners have it on so many servers, plus more, that the rest is
+// no majority, whatever the unreachable servers would answer.
 func (b *ballot) takenLocked(more int) bool {
 	return b.numberLocked(voteRefused)+more > len(b.lock.nodes)-b.lock.quorum
 }
 
-// checkMajorityLocked returns an error if the majority is not one of distinct servers, or if too little of the lease is left.
+// checkMajorityLocked returns an error if two servers of the majority are one, or if too little of the lease is left.
 func (b *ballot) checkMajorityLocked() error {
 	if err := b.lock.distinct(); err != nil {
 		return err

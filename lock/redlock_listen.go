@@ -14,10 +14,10 @@ import (
 	"github.com/lockwire/lockwire/pubsub"
 )
 
-// A waiting Redlock listens to the channel of each server, like Redisson's clients: to the servers it is a client without a
-// place in the line. After a lost ballot a server counts as free if it granted the lock, or has published anything since the
-// begin of the ballot. The next ballot is due when a majority may be free. Messages of a minority start no ballot: a waiter
-// gives a useless grant back by a release, and two waiters would wake each other for ever.
+// A waiting Redlock listens to the lock's channel on each server, as a visitor. After a lost ballot a server counts as free if it
+// granted the lock, or has published anything since the begin of the ballot. The next ballot is due when a majority may be
+// free. Messages of a minority start no ballot: a waiter releases its useless grants, and two waiters would wake each other for
+// ever.
 
 // listener has the watches of a waiting Redlock, for a single goroutine.
 type listener struct {
@@ -52,7 +52,7 @@ func (l *listener) subscribe() {
 	}
 }
 
-// mark begins a ballot: later events may be about locks released after their refusal.
+// mark notes the number of events at the begin of a ballot: later events may be about releases after the refusals.
 func (l *listener) mark() {
 	for i, w := range l.watches {
 		if w != nil {
@@ -70,8 +70,8 @@ func (l *listener) close() {
 	}
 }
 
-// await waits for a reason for the next ballot, after the votes of one that ended with lost. poll is the time of the next ballot if
-// messages may be missing.
+// await waits until the next ballot is due, after a ballot with the given votes and error. poll is the time at which it is due if messages
+// may be missing.
 func (l *listener) await(ctx context.Context, votes []vote, lost error, poll time.Time) error {
 	first := l.lock.nodes[0].client
 	pause := l.pause(votes)

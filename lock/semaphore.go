@@ -36,10 +36,12 @@ var semaphoreKind = &kinds.Lazy[*kind]{Make: func() *kind {
 // not record the holders: a permit is lost with its holder's death, and any caller may give back permits never taken.
 // Prefer a [PermitSemaphore] unless compatibility requires a Semaphore.
 //
-// A Semaphore is immutable, and many goroutines may share it. Waiting callers of a Client are served in the order of their
-// calls. Clients that wait for a single permit each are served in turn. A Client waiting for many permits does not keep
-// others from single permits, and gets none while others take each permit that comes back. TryAcquire passes waiters, but takes no permit that is
-// reserved for one who was called.
+// A Semaphore is immutable, and many goroutines may share it.
+//
+//   - Waiting callers of a Client are served in the order of their calls.
+//   - Clients that wait for a single permit each are served in turn.
+//   - A Client that waits for many permits does not hold up Clients that wait for fewer, and may wait as long as they take each free permit.
+//   - TryAcquire passes waiting callers, but takes no permit reserved for a Client that has just been woken.
 type Semaphore struct{ handle Handle }
 
 // Semaphore returns the semaphore with the given name. The name is the semaphore's key on the server. An invalid name is
@@ -201,21 +203,21 @@ const (
 // time until which the request is valid, and what a script needs for the line. The script returns a number.
 type change struct {
 	cleanup.Simple
-	client     *Client
-	target     *target
-	script     *script.Script
-	keys       []string
-	args       []any
-	latch      string
-	tells      bool          // may wake waiters
-	atZero     bool          // with tells: only with the outcome 0
-	start      clock.Instant // before the first request
-	returns    int           // permits given back
-	gives      bool          // gives something back: changes of this sort may be made in any order
-	master     master        // the server before the first request
-	unsure     bool          // a request had no reply, and may still arrive
-	lastMoment int64         // the latest time at which a request is valid, by the server's clock, in ms
-	outcome    int64         // once answered
+	client      *Client
+	target      *target
+	script      *script.Script
+	keys        []string
+	args        []any
+	latch       string
+	mayFree     bool          // may wake waiters
+	freesAtZero bool          // with tells: only with the outcome 0
+	start       clock.Instant // before the first request
+	returns     int           // permits given back
+	gives       bool          // gives something back: changes of this sort may be made in any order
+	master      master        // the server before the first request
+	unsure      bool          // a request had no reply, and may still arrive
+	lastMoment  int64         // the latest time at which a request is valid, by the server's clock, in ms
+	outcome     int64         // once answered
 }
 
 // change runs an operation of the kind and returns the result of its script. Unconfirmed changes are repeated: first
@@ -246,8 +248,8 @@ func (h *Handle) makeChange(ctx context.Context, operation string, givesBack boo
 	}
 	defer done()
 	x := &change{client: c, target: t, script: t.kind.More[operation], keys: t.baseKeys(), args: args, latch: newLatch(t), start: c.now(), gives: givesBack}
-	x.tells = t.kind.permits && operation != "drain" || operation == "down" || operation == "delete"
-	x.atZero = operation == "down"
+	x.mayFree = t.kind.permits && operation != "drain" || operation == "down" || operation == "delete"
+	x.freesAtZero = operation == "down"
 	if operation == "set" { // a script of semaphores of all kinds
 		x.keys = x.keys[:2]
 	}
@@ -312,11 +314,11 @@ func (x *change) send(ctx context.Context) error {
 
 func (x *change) call(last int64) *remote.Call {
 	x.lastMoment = max(x.lastMoment, last)
-	return x.callBy(last)
+	return x.callUntil(last)
 }
 
-// callBy returns the call, valid until last.
-func (x *change) callBy(last int64) *remote.Call {
+// callUntil returns the call, valid until last.
+func (x *change) callUntil(last int64) *remote.Call {
 	c, t := x.client, x.target
 	args := append(append([]any{changeLife.Milliseconds(), c.channels.Publishing(t.kind.silent)}, x.args...), last)
 	l := t.remote()
@@ -324,7 +326,7 @@ func (x *change) callBy(last int64) *remote.Call {
 		l.Message = strconv.Itoa(n)
 	}
 	return &remote.Call{Script: x.script, Lock: l, Keys: t.withLine(append(slices.Clone(x.keys), x.latch)), Args: t.lineArgs(c, args),
-		MayFree: x.tells, FreesAtZero: x.atZero}
+		MayFree: x.mayFree, FreesAtZero: x.freesAtZero}
 }
 
 // answered records the server's reply. An unexpected reply is an error.
@@ -339,8 +341,8 @@ func (x *change) answered(v resp.Value) error {
 	kept := x.gives && x.master != (master{})
 	if kept {
 		last += cleanup.ChangeFor.Milliseconds()
-		again := &changeAgain{change: x, lastMoment: last, until: time.Now().Add(cleanup.ChangeFor), counted: new(atomic.Pointer[master])}
-		again.counted.Store(&x.master)
+		again := &changeAgain{change: x, lastMoment: last, until: time.Now().Add(cleanup.ChangeFor), confirmedBy: new(atomic.Pointer[master])}
+		again.confirmedBy.Store(&x.master)
 		c.cleanup.KeepChange(again)
 	}
 	c.cleanup.SettleLatch(x.target.name, x.latch, x.unsure || kept, last)
@@ -377,11 +379,11 @@ func (c *Client) masterOf(ctx context.Context, name string) master {
 // changeAgain is the work of sending a confirmed change to a replica in the server's place, for as long as the servers keep the latch.
 type changeAgain struct {
 	cleanup.Simple
-	change     *change
-	lastMoment int64                   // the end of the latch, ChangeFor later than without replicas
-	until      time.Time               // the end of the repetitions
-	counted    *atomic.Pointer[master] // the last server to confirm the change
-	next       master                  // the server of this repetition
+	change      *change
+	lastMoment  int64                   // the end of the latch, ChangeFor later than without replicas
+	until       time.Time               // the end of the repetitions
+	confirmedBy *atomic.Pointer[master] // the last server to confirm the change
+	server      master                  // the server of this repetition
 }
 
 // Again sends the change to another server only, or to one that was not the master for a while: the same one may have lost its data with the
@@ -391,10 +393,10 @@ func (a *changeAgain) Again(ctx context.Context) (w cleanup.Work, until time.Tim
 		return nil, time.Time{}, false
 	}
 	next := *a
-	switch next.next = a.change.client.masterOf(ctx, a.Name()); next.next {
+	switch next.server = a.change.client.masterOf(ctx, a.Name()); next.server {
 	case master{}:
 		return nil, time.Time{}, false
-	case *a.counted.Load():
+	case *a.confirmedBy.Load():
 		return nil, time.Time{}, true
 	}
 	return &next, a.until, true
@@ -402,10 +404,10 @@ func (a *changeAgain) Again(ctx context.Context) (w cleanup.Work, until time.Tim
 
 func (a *changeAgain) Name() string       { return a.change.target.name }
 func (a *changeAgain) Rank() cleanup.Rank { return cleanup.Change }
-func (a *changeAgain) Call() *remote.Call { return a.change.callBy(a.lastMoment) }
+func (a *changeAgain) Call() *remote.Call { return a.change.callUntil(a.lastMoment) }
 
 func (a *changeAgain) Answered(resp.Value, bool) cleanup.Result {
-	a.counted.Store(&a.next)
+	a.confirmedBy.Store(&a.server)
 	a.change.client.cleanup.SettleLatch(a.Name(), a.change.latch, true, a.lastMoment)
 	return cleanup.Result{Done: true}
 }

@@ -248,12 +248,12 @@ type holding struct {
 	passedOn atomic.Bool // to the next caller of the process
 }
 
-// notePassedOn records that the lock went to the next caller of the process.
-func (l *Lease) notePassedOn(to bool) bool {
-	if h := l.traced.Load(); h != nil && to {
+// notePassedOn records for the Trace whether the lock went to the next caller of the process, and returns the same.
+func (l *Lease) notePassedOn(passed bool) bool {
+	if h := l.traced.Load(); h != nil && passed {
 		h.passedOn.Store(true)
 	}
-	return to
+	return passed
 }
 
 // traceLoss reports the loss of the lease, once.

@@ -41,8 +41,8 @@ type Confirmed interface {
 // kept is confirmed work.
 type kept struct {
 	Confirmed
-	at         time.Time
-	unanswered int // the questions for its master without an answer; owned by sendAgain
+	at       time.Time
+	failures int // the questions for its master without an answer; owned by sendAgain
 }
 
 // keptList is confirmed work in the order of time. The mutex of a Cleanup guards the list.
@@ -138,7 +138,7 @@ func (u *Cleanup) sendAgain(at time.Time, loss bool) {
 		all = append(u.keptReleases.young(at), all...)
 	}
 	u.mu.Unlock()
-	slices.SortStableFunc(all, func(a, b *kept) int { return cmp.Compare(a.unanswered, b.unanswered) })
+	slices.SortStableFunc(all, func(a, b *kept) int { return cmp.Compare(a.failures, b.failures) })
 	var jobs []*Job
 	unknown := 0
 	for _, k := range all {
@@ -148,7 +148,7 @@ func (u *Cleanup) sendAgain(at time.Time, loss bool) {
 		case !known:
 			u.unknown.Store(true)
 			if asked {
-				k.unanswered++
+				k.failures++
 				unknown++
 			}
 			if unknown == unknownMost {

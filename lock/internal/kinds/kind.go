@@ -20,7 +20,7 @@ import (
 //     has no channel. A script touches no further keys, except the leases of further readers.
 //   - ARGV of Acquire and Undo: the arguments common to all kinds, followed by the kind's own. Release of a kind with a queue
 //     has a further argument.
-//   - Scripts with an effect also get the end of the request's validity.
+//   - Scripts with an effect also get their last moment.
 type Kind struct {
 	Name    string
 	channel string                     // prefix of the channel's name

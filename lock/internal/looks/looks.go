@@ -2,9 +2,8 @@
 //
 // Invariants:
 //
-//   - After an event the next look is due at once, unless the last look lacked acknowledgements: its own undo wakes
-//     the others in that situation. After a look without an answer it is due after PollMin: the undo of such a look, which
-//     may have got the lock, is an event for its own waiter.
+//   - After an event the next look is due at once. After two sorts of looks the event may be the look's own undo, which frees the
+//     lock: without enough acknowledgements the pause stays, and without an answer the next look is due after PollMin.
 //   - Without an event there is a next look all the same: by the end of the holder's lease, by the Ceiling, and by PollMax
 //     while no subscription is in place.
 //   - A look never follows a refusal before the Floor, however short the holder's lease is.
@@ -35,13 +34,13 @@ type Looks struct {
 	up        bool  // the subscription is in place
 	woken     bool  // an event has arrived since the last look
 	next      time.Time
-	floor     time.Duration // the pause after a refusal near the end of a lease: doubles, and begins anew with an event
+	floor     time.Duration // the pause after a refusal near the end of a lease; doubles until an event
 	poll      time.Duration
-	notBefore time.Time // no event makes a look due before
-	failing   time.Time // start of the first look of a series without an answer
-	failure   error     // of the last look in the series
-	polls     int       // of looks at a kind that publishes no release
-	lastPause time.Duration
+	notBefore time.Time     // no look is due before, in spite of an event
+	failing   time.Time     // start of the first look of a series without an answer
+	failure   error         // of the last look in the series
+	polls     int           // of looks at a kind that publishes no release
+	lastPause time.Duration // of such a kind
 }
 
 // Begin returns the Looks of the first waiter of a line.

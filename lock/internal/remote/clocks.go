@@ -12,21 +12,21 @@ import (
 )
 
 // A request may be delayed on the way, and arrive after its caller has left, or after the reply to a repeat. Each
-// request for a hold or a change therefore carries the end of its validity, by the server's clock, and does nothing
-// later. Until then a latch prevents an effect: the latch of an undo, or the latch that identifies a change. The rule holds for all kinds.
+// request for a hold or a change therefore carries a last moment, by the server's clock, after which it does nothing.
+// Until its last moment a latch keeps it from an effect: the latch of its undo, or the latch of the change.
 
 const (
-	// Arrival is the maximum delay of a valid request.
+	// Arrival is the time from a request to its last moment.
 	Arrival = 5 * time.Second
-	// Arrivals limits the attempts to send a request that arrives too late.
+	// Arrivals limits the attempts to send a request that arrives after its last moment.
 	Arrivals = 4
 )
 
-// ErrLate is the error for a request that arrived after its validity and did nothing.
+// ErrLate is the error for a request that arrived after its last moment and did nothing.
 var ErrLate = fmt.Errorf("%w: the server received it too late", conn.ErrNotSent)
 
 // Clocks records how far the clocks of servers are ahead of the client's. Clocks count as equal at first; a server
-// that refuses a late request reports its time. Nothing reports a client's clock ahead of the server's: requests are valid for longer then.
+// that refuses a late request reports its time. A client's clock ahead of the server's is never noticed: requests may then run for longer.
 type Clocks struct {
 	server *Server
 	begin  time.Time // constant; later changes of the client's clock have no effect

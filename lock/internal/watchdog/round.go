@@ -62,8 +62,8 @@ func (w *Watchdog[L]) renew(r *round[L]) {
 	w.mu.Unlock()
 }
 
-// limit returns the context of a request to a server. A lease that leads to another server, or is refused for another reason, is answered so, and
-// holds up no other.
+// limit returns the context of a request to a server. A redirection or refusal is the answer for its lease, and holds up no other; in a round
+// apart redirections are followed.
 func (w *Watchdog[L]) limit(s *server[L]) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(w.cfg.Life, Limit(w.cfg.Term))
 	if !s.lane.apart {
@@ -149,14 +149,14 @@ func (w *Watchdog[L]) check(r *round[L]) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, a := range answers {
-		switch r := w.cfg.Leases.Record(a.Lease); {
-		case r.ended:
+		switch record := w.cfg.Leases.Record(a.Lease); {
+		case record.ended:
 		case a.Err == nil:
-			r.detour = direct
-		case r.followLocked(a.Err):
-			w.checkLocked(r, time.Now())
+			record.detour = direct
+		case record.followLocked(a.Err):
+			w.checkLocked(record, time.Now())
 		case !remote.Final(a.Err):
-			w.recheckLocked(r)
+			w.recheckLocked(record)
 		}
 	}
 }

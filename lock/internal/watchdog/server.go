@@ -79,8 +79,8 @@ func (w *Watchdog[L]) takeLocked(s *server[L], at time.Time) *round[L] {
 	}
 	if len(s.toCheck) > 0 && !s.checkAt.After(at) {
 		for l := range s.toCheck {
-			if r := w.cfg.Leases.Record(l); w.serverLocked(r) != s {
-				w.checkLocked(r, at)
+			if record := w.cfg.Leases.Record(l); w.serverLocked(record) != s {
+				w.checkLocked(record, at)
 				continue
 			}
 			r.toCheck = append(r.toCheck, l)
