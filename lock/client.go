@@ -94,7 +94,6 @@ func (c *Client) nextOwner() string {
 	return string(strconv.AppendInt(b, c.owners.Add(1), 10))
 }
 
-// isClosed reports whether Close has begun.
 func (c *Client) isClosed() bool {
 	select {
 	case <-c.done:

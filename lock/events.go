@@ -168,7 +168,6 @@ func (w *watcher) step(ctx context.Context) error {
 	}
 }
 
-// fatal reports whether an error ends the watch.
 func (w *watcher) fatal(ctx context.Context, err error) bool {
 	if errors.Is(err, errStopped) || ctx.Err() != nil || w.client.isClosed() || errors.Is(err, conn.ErrClosed) || remote.Final(err) {
 		return true

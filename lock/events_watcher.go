@@ -73,7 +73,6 @@ type source struct {
 	ended bool
 }
 
-// owners are the owners of a lock.
 type owners struct {
 	shape  Shape
 	owners []string
@@ -118,7 +117,6 @@ func newWatcher(c *Client, pattern string) *watcher {
 	return w
 }
 
-// close ends the goroutines.
 func (w *watcher) close() {
 	for _, s := range w.sources {
 		s.stop()

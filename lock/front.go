@@ -59,7 +59,6 @@ func (h *head) start(w *waiter) error {
 	return nil
 }
 
-// watch returns a Watch of channels of t.
 func (t *target) watch(c *Client, wake chan<- struct{}, channels ...string) (*pubsub.Watch, error) {
 	if c.channels.Publishing(t.kind.silent) == remote.ShardPublish {
 		return c.events.SWatch(wake, channels...)

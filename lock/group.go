@@ -235,7 +235,6 @@ func (g *group) ask(ctx context.Context, ask func(part *Lease) error) error {
 	return errors.Join(errs...)
 }
 
-// unlock is Unlock of the whole.
 func (g *group) unlock(ctx context.Context) error {
 	l := g.whole
 	l.releasing.Lock()
@@ -252,7 +251,6 @@ func (g *group) unlock(ctx context.Context) error {
 	return outcome
 }
 
-// partOutcome is the result of Unlock of a part.
 type partOutcome struct {
 	part *Lease
 	err  error
@@ -315,7 +313,6 @@ type aliases struct {
 	distinct atomic.Bool
 }
 
-// suspect records the locks with equal names.
 func (a *aliases) suspect(locks []*Handle) {
 	count := make(map[string]int)
 	for _, h := range locks {

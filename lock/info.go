@@ -169,13 +169,10 @@ type elements struct {
 	err error // why an element could not be read
 }
 
-// more reports whether at least n elements are left.
 func (e *elements) more(n int) bool { return e.err == nil && e.at+n <= e.of.Len() }
 
-// text returns the next element as a text.
 func (e *elements) text() string { return nextElement(e, resp.Value.Text) }
 
-// number returns the next element as a number.
 func (e *elements) number() int64 { return nextElement(e, resp.Value.Int) }
 
 // time returns the next element, a PTTL, as a duration.

@@ -68,7 +68,6 @@ func (p ClientProcess) object() raw {
 	return object("id", p.ID, "connected", p.Connected, "name", p.Name, "addr", p.Addr, "age", age)
 }
 
-// raw is JSON.
 type raw []byte
 
 // count is a number that means something when it is 0.

@@ -145,7 +145,6 @@ func (t *target) remote() remote.Lock {
 	return l
 }
 
-// info asks the server for the state of the lock.
 func (t *target) info(ctx context.Context, scripts *remote.Runner) (Info, error) {
 	v, err := scripts.RunOnServer(ctx, &remote.Call{Script: t.kind.Info, Lock: t.remote(), Keys: t.appendInfoKeys(nil), Args: t.withValues(), OnSource: true})
 	if err != nil {

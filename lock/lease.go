@@ -133,7 +133,6 @@ func (l *Lease) Owner() string {
 // own returns the Owner's record of the lock of l; nil without an Owner.
 func (l *Lease) own() *ownedLock { return l.state.lockOf(l.target.name) }
 
-// age returns the time since the grant.
 func (l *Lease) age() time.Duration { return l.grantedAt.Elapsed(l.client.now()) }
 
 // Name returns the name of the lock. For a lease with Members, Name returns the first member's name.
@@ -406,7 +405,6 @@ func (l *Lease) lostLocked(reason Reason, cause error) *LostError {
 	return e
 }
 
-// warn logs an event of the lease.
 func (l *Lease) warn(text string, args ...any) {
 	if !l.client.log.Silent() {
 		l.client.log.WarnOf(l.target.name, l.Kind(), l.Owner(), text, append([]any{"age", roughly(l.age())}, args...)...)
@@ -525,7 +523,6 @@ func (l *Lease) warnWaited(since time.Time) {
 	}
 }
 
-// warnHeld reports a lock held for long.
 func (l *Lease) warnHeld() {
 	if after := l.client.cfg.WarnAfter; after > 0 && !l.standby && l.age() > after {
 		l.warn("held for long")

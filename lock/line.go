@@ -50,7 +50,6 @@ func (a *acquire) waiterID() string {
 	}
 }
 
-// position returns the position of an acquire of r.
 func (r *request) position() position {
 	c := r.client
 	switch {

@@ -117,7 +117,6 @@ func (m *Multi) attempt(ctx context.Context, plan *multiPlan, try bool) (whole *
 	return nil, some, err
 }
 
-// lockAll makes attempts until ctx ends.
 func (m *Multi) lockAll(ctx context.Context, plan *multiPlan) (*Lease, error) {
 	pause, history := multiPauseMin, attempts{waited: waited{since: time.Now()}}
 	var failing time.Time

@@ -207,7 +207,6 @@ func (c *Client) about(name string, err error) error {
 	return &about{subject(name, c.log), err}
 }
 
-// invalid is the error of an argument of a call about a lock.
 func (c *Client) invalid(name, format string, args ...any) error {
 	return c.about(name, invalidf(format, args...))
 }

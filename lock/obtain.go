@@ -29,7 +29,6 @@ func (a acquisition) finish(ctx context.Context, err error) (*Lease, error) {
 	return a.got, err
 }
 
-// try runs r once.
 func (r *request) try(ctx context.Context) (*Lease, error) {
 	ctx = r.beginTrace(ctx, true)
 	_, err := r.tryObtain(ctx)

@@ -52,7 +52,6 @@ func Forever() Option { return Option{lease: forever, hasLease: true, forever: t
 // [AcquireStart].Standby is true. Nothing else changes.
 func Standby() Option { return Option{standby: true} }
 
-// standsBy reports whether one of opts is Standby.
 func standsBy(opts []Option) bool {
 	return slices.ContainsFunc(opts, func(o Option) bool { return o.standby })
 }
@@ -127,7 +126,6 @@ func AtMost(d time.Duration) Option { return Option{limit: limitMost, limitValue
 // left when a renewal is due. For a lease with Members, d counts for each member, as does the Config.StopBefore of its Client.
 func StopBefore(d time.Duration) Option { return Option{limit: limitStop, limitValue: d} }
 
-// set changes the limits by an option.
 func (l *limits) set(which limit, d time.Duration) {
 	switch which {
 	case limitMost:

@@ -247,7 +247,6 @@ func (l *listener) widenSpread(votes []vote) {
 	}
 }
 
-// streaks has the streaks of the first node's client.
 func (r *Redlock) streaks() *turns.Streaks[entryKey] { return &r.nodes[0].client.streaks }
 
 // pauseAfterStreak pauses after a streak of full length, for longer than the others pause after the message of the last release.

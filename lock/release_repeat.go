@@ -46,7 +46,6 @@ func (l *Lease) keepReleased() {
 	}
 }
 
-// repeat is the work of repeating a release.
 type repeat struct {
 	lease    *Lease
 	sent     clock.Instant // the time before the last request

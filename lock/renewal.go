@@ -309,7 +309,6 @@ func (r renewals) run(ctx context.Context, batches [][]*Lease, calls []script.Ca
 	return answers
 }
 
-// unanswered returns answers with err for all leases.
 func unanswered(batches [][]*Lease, err error) (answers []answer) {
 	for _, batch := range batches {
 		for _, l := range batch {
@@ -347,7 +346,6 @@ func (l *Lease) size() int {
 	return 1
 }
 
-// renewCalls returns a call for each batch of leases.
 func renewCalls(batches [][]*Lease, ms int64) (calls []script.Call) {
 	for _, batch := range batches {
 		calls = append(calls, renewCall(batch, ms))

@@ -65,7 +65,6 @@ type denial struct {
 	holder    *seenHolder   // the last answer about a holder elsewhere, of a waiter in a queue; nil for none
 }
 
-// refused reports whether the last answer was a refusal.
 func (d *denial) refused() bool { return d.answer == ErrNotAcquired }
 
 // refuse records a refusal, or a grant that came too late.
@@ -78,7 +77,6 @@ func (d *denial) learnFrom(line *entry) {
 	}
 }
 
-// fill makes r the request of a call with the options opts.
 func (r *request) fill(c *Client, t *target, opts []Option) error {
 	*r = request{acquire: acquire{client: c, target: t, lease: c.cfg.Lease}, renewed: true, limits: c.cfg.limits()}
 	for _, o := range opts {
@@ -143,7 +141,6 @@ func (r *request) endTurn() {
 	r.turn = nil
 }
 
-// checkLimits rejects limits that cannot work with the lease of r.
 func (r *request) checkLimits() error {
 	c := r.client
 	if r.target.kind.unowned {

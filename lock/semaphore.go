@@ -66,7 +66,6 @@ func (s *Semaphore) Acquire(ctx context.Context, n int, opts ...Option) error {
 	return err
 }
 
-// begin makes the first attempt to take n permits.
 func (s *Semaphore) begin(ctx context.Context, n int, opts []Option) (context.Context, acquisition, error) {
 	r, err := s.request(n, opts)
 	if err != nil || n == 0 {

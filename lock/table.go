@@ -75,7 +75,6 @@ type table struct {
 	closed  bool         // Close has begun: no lease is registered
 }
 
-// all returns all leases.
 func (b *table) all() []*Lease {
 	b.mu.Lock()
 	defer b.mu.Unlock()
