@@ -264,8 +264,8 @@ func (q *questions) next(wait time.Duration) time.Duration {
 	return max(wait, 0)
 }
 
-// askWhatIsDue asks who holds the lock if it is time to. It reports whether nobody does: then the key was deleted by hand or evicted, or
-// the message of the release is on its way.
+// askWhatIsDue asks for the holder, if it is time to, for the error or the log. It reports whether there is none: the key was deleted by hand
+// or evicted, or the message of the release is on its way.
 func (w *waiter) askWhatIsDue(ctx context.Context) (free bool) {
 	now := time.Now()
 	due := func(at *time.Time) bool {

@@ -316,7 +316,7 @@ func (x *change) call(last int64) *remote.Call {
 	return x.callUntil(last)
 }
 
-// callUntil returns the call, valid until last.
+// callUntil returns the call with the last moment last.
 func (x *change) callUntil(last int64) *remote.Call {
 	c, t := x.client, x.target
 	args := append(append([]any{changeLife.Milliseconds(), c.channels.Publishing(t.kind.silent)}, x.args...), last)

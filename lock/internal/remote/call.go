@@ -211,7 +211,7 @@ type otherKey struct {
 	exists int64 // 1 if the key exists somewhere, else 0
 }
 
-// apartArgs returns the ARGV of all_apart.lua, good until latest, and those of the script of x.
+// apartArgs returns the ARGV of all_apart.lua, with the last moment latest, and those of the script of x.
 func (x *Call) apartArgs(latest int64, others []otherKey) []any {
 	holds := any("")
 	if x.Holds > 1 { // a repeat of the last release finds nothing to release
@@ -257,8 +257,7 @@ func (r *Runner) keysBeside(ctx context.Context, x *Call) (others []otherKey, er
 	return others, err
 }
 
-// noteExisting notes which of keys exist, and returns the time of the lock's server in ms. The error may come from the old node of
-// the slot or from the new node.
+// noteExisting notes which of keys exist on either node of the slot, and returns the time of the lock's server in ms.
 func (r *Runner) noteExisting(ctx context.Context, lock string, keys []otherKey) (now int64, err error) {
 	looks := []script.Call{kinds.Look.Get().Call([]string{lock})}
 	for _, key := range keys {

@@ -399,7 +399,7 @@ func (d *Acked) count(ctx context.Context) (n int, bare bool, err error) {
 	d.r.classifyMuted(d.succession, &h, d.asked)
 	s, err := d.successionOfAnswerer(ctx, h, time.Time{})
 	n = d.r.candidates(h, s)
-	fresh, news := d.answered.Add(-WitnessAge), time.Now()
+	fresh, news := d.answered.Add(-WitnessAge), time.Now() // without an answer the others are asked as after a change
 	if err == nil {
 		news = d.r.changedAt(s, h)
 	}
