@@ -129,7 +129,7 @@ type LostError struct {
 	Owner  string        // see [Lease.Owner]; "" if the lock was never held, since the grant came too late
 	Age    time.Duration // of the lease
 	Reason Reason
-	// Remaining is the time for which the server may still keep the lock for this owner, unless it is released.
+	// Remaining is the time for which the server may still keep the lock for this owner. Unlock ends it.
 	Remaining time.Duration
 	Err       error // the error of the last renewal, or the other content of the key; or nil
 

@@ -58,8 +58,8 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	return l.Err()
 }
 
-// takeTurn takes the turn of the lease's Owner: the release of another hold goes back to the lease that this hold has when the release
-// begins, and must not come after a longer one.
+// takeTurn takes the turn of the lease's Owner: the release of another hold under way would set the server's lease to what this hold needed
+// before the Extend.
 func (l *Lease) takeTurn(ctx context.Context) (*ownedLock, error) {
 	if l.state == nil {
 		return nil, nil

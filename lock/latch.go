@@ -23,8 +23,8 @@ var latchKind = &kinds.Lazy[*kind]{Make: func() *kind {
 // CountDownLatch is Redisson's RCountDownLatch (getCountDownLatch): a count on the server, and callers waiting for the count
 // to reach 0. A missing count is 0. A CountDownLatch is immutable, and many goroutines may share it.
 //
-// Unlike other kinds, a latch must not have braces in its name: Redisson derives the channel's name from the braces in
-// a form that a Redis cluster refuses.
+// Unlike other kinds, a latch must not have braces in its name: Redisson would put its channel in another hash slot than
+// its key.
 type CountDownLatch struct{ handle Handle }
 
 // CountDownLatch returns the latch with the given name. The name is the latch's key on the server. An invalid name is

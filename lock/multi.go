@@ -99,7 +99,7 @@ func (m *Multi) acquire(ctx context.Context, opts []Option, try bool) (whole *Le
 	return whole, err
 }
 
-// attempt asks for the locks one after another. After a failure it releases the acquired locks; some: there were any.
+// attempt asks for the locks one after another. After a failure it releases the acquired locks, and reports whether there were some.
 func (m *Multi) attempt(ctx context.Context, plan *multiPlan, try bool) (whole *Lease, some bool, err error) {
 	parts, err := plan.collect(ctx, try)
 	if err == nil {
@@ -176,7 +176,7 @@ type partly struct{ error }
 
 func (p partly) Unwrap() error { return p.error }
 
-// multiPlan has the requests of a Lock or TryLock to the members.
+// multiPlan is a Lock or TryLock, with its options divided among the members.
 type multiPlan struct {
 	members  []*Handle
 	opts     [][]Option    // of each member

@@ -27,9 +27,9 @@ type RedlockConfig struct {
 	// its start; use a negative value only if no server loses data.
 	Quarantine time.Duration
 
-	// Pause is the minimum time between attempts of Lock without messages: of Plain locks, with too many servers
-	// unreachable, or without a subscription. A random addition of up to twice Pause follows, and more after split votes.
-	// 0 is 50 ms; the minimum is 1 ms.
+	// Pause is the minimum time between attempts of Lock while no message says that the lock is free: for Plain locks, with too
+	// many servers unreachable, or without a subscription. Lock adds a random time of up to twice Pause, and more after split
+	// votes. 0 is 50 ms; the minimum is 1 ms.
 	Pause time.Duration
 }
 

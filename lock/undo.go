@@ -167,7 +167,7 @@ func (u *undoAgain) Answered(_ resp.Value, again bool) cleanup.Result {
 	return cleanup.Result{Done: true}
 }
 
-// shortenedBy is the least difference between two leases of which waiters learn.
+// shortenedBy is the least shortening of a lease that waiters are told of.
 const shortenedBy = time.Second
 
 // announceShorterLease wakes waiters in the background if the lock's lease has changed from lasted to rest ms, which is shorter: they sleep

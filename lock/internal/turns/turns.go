@@ -84,7 +84,7 @@ type Places struct {
 	spare    map[string][]any // drawn and never taken, by waiter
 	drawn    int64            // number of places so far
 	distance int              // doublings of the client's turns
-	slow     bool             // the last acquire took more than half of a turn
+	slow     bool             // the last acquire took half of a turn or longer
 }
 
 // Next returns a place of waiter for one acquire. The place is in no line.
