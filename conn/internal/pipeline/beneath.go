@@ -13,18 +13,18 @@ const (
 	recordBuffer = 17 << 10
 )
 
-// Beneath is the connection beneath TLS. Beneath gives TLS one record at a time. So a Link knows of received bytes
-// not decrypted yet: such bytes cannot be the reply to a later command.
+// Beneath is the connection beneath TLS. It passes TLS one record at a time, and counts the bytes of each. So a Link
+// knows whether it has received bytes that are not decrypted yet, which cannot be the reply to a later command.
 type Beneath struct {
 	net.Conn
-	sock *socket // reads Conn; nil if the system does not tell of unread data
+	sock *socket // reads Conn; nil if the system does not report unread data
 	from *source // reads the decrypted bytes; set with the Session
 
 	// Owned by the reader.
-	buf    []byte // received, not given to TLS yet
-	space  []byte // memory of buf
-	left   int    // the part of the present record not given to TLS
-	handed int64  // bytes given to TLS
+	buf        []byte // received, not passed to TLS yet
+	space      []byte // memory of buf
+	recordLeft int    // bytes of the present record not passed to TLS yet
+	handed     int64  // bytes passed to TLS
 
 	received  atomic.Int64 // bytes received
 	decrypted atomic.Int64 // bytes of all decrypted records
@@ -47,13 +47,13 @@ func (b *Beneath) Read(p []byte) (int, error) {
 	if b.sock == nil {
 		return b.Conn.Read(p)
 	}
-	if b.left == 0 {
-		b.settle()
-		if err := b.begin(); err != nil {
+	if b.recordLeft == 0 {
+		b.noteDecrypted()
+		if err := b.readHeader(); err != nil {
 			return 0, err
 		}
 	}
-	n := min(len(p), b.left)
+	n := min(len(p), b.recordLeft)
 	if len(b.buf) > 0 {
 		n = copy(p[:n], b.buf)
 		b.buf = b.buf[n:]
@@ -63,13 +63,13 @@ func (b *Beneath) Read(p []byte) (int, error) {
 			return n, err
 		}
 	}
-	b.left -= n
+	b.recordLeft -= n
 	b.handed += int64(n)
 	return n, nil
 }
 
-// begin reads the header of the next record.
-func (b *Beneath) begin() error {
+// readHeader reads the header of the next record.
+func (b *Beneath) readHeader() error {
 	b.buf = b.space[:copy(b.space, b.buf)]
 	for len(b.buf) < recordHeader {
 		n, err := b.sock.read(b.space[len(b.buf):], &b.received)
@@ -78,12 +78,12 @@ func (b *Beneath) begin() error {
 		}
 		b.buf = b.space[:len(b.buf)+n]
 	}
-	b.left = recordHeader + int(binary.BigEndian.Uint16(b.buf[recordHeader-2:]))
+	b.recordLeft = recordHeader + int(binary.BigEndian.Uint16(b.buf[recordHeader-2:]))
 	return nil
 }
 
-// settle records the bytes given to TLS as decrypted.
-func (b *Beneath) settle() {
+// noteDecrypted records that TLS has decrypted all bytes passed to it.
+func (b *Beneath) noteDecrypted() {
 	if b.decrypted.Swap(b.handed) != b.handed && b.from != nil {
 		b.from.signal()
 	}

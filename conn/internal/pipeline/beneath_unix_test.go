@@ -48,13 +48,13 @@ func TestBeneath(t *testing.T) {
 	}
 	read(100, first)
 	unread("TLS has the first record", true)
-	b.settle()
+	b.noteDecrypted()
 	unread("the first record is decrypted", true)
 	read(5, second[:5])
 	read(1, "d")
 	read(100, "e")
 	read(100, empty)
-	b.settle()
+	b.noteDecrypted()
 	if got, want := b.decrypted.Load(), int64(len(first+second+empty)); got != want {
 		t.Errorf("%d bytes are decrypted, want %d", got, want)
 	}
@@ -63,7 +63,7 @@ func TestBeneath(t *testing.T) {
 		t.Fatal(err)
 	}
 	read(100, first)
-	b.settle()
+	b.noteDecrypted()
 	unread("all records are decrypted", false)
 }
 

@@ -26,31 +26,37 @@ const (
 )
 
 // deadlines is the timer of a link. The age of a command is a number of ticks, so sending needs no look at the clock.
-// An idle link only ticks for the next PING and for its owner's deadlines.
+// An idle link only ticks for the next PING and for its owner's deadlines. For example, with a timeout of 5 s:
+//
+//	period        5 s / ticksPerTimeout = 312.5 ms
+//	overdueTicks  16, counted from the last progress, or from sending if that was later
 //
 // The link's mu guards all fields except the constants. The link's wg counts an armed timer.
 type deadlines struct {
-	timeout time.Duration // constant; 0 without a limit
-	ping    time.Duration // constant; 0 without PINGs
-	period  time.Duration // constant: time between ticks of a busy link; 0 without ticks
-	overdue uint32        // constant: ticks without progress before an answer is overdue
-	longest time.Duration // constant: limit of time without progress for a later deadline of a ctx; 0 without a limit
+	// Constant.
+	timeout         time.Duration // 0 without a limit
+	ping            time.Duration // silence before a PING; 0 without PINGs
+	period          time.Duration // time between ticks of a busy link; 0 without ticks
+	overdueTicks    uint32        // ticks without progress before an answer is overdue
+	longestExtended time.Duration // longest time without progress if a ctx allows more than timeout; 0 without a limit
 
 	timer          *time.Timer
-	armed          bool          // the timer is set
-	ticks          uint32        // ticks at least a period apart
-	progress       progress      // progress seen at the last tick
-	since          uint32        // tick that saw the last progress
-	alive          time.Duration // time of the last progress; of the last byte received if no command was outstanding
-	last           time.Duration // time of the last counted tick; like the following, since the link's start
-	slow           bool          // the next tick is more than a period away
-	next           time.Duration // time of the next tick
-	heard          int64         // bytes received before the last tick
-	quiet          time.Duration // begin of the silence
-	dueAt          time.Duration // time to call Owner.Due; 0 for never
-	giveUp         time.Duration // time to fail the link; 0 for never
-	why            error         // reason to fail at giveUp
-	pingsSuspended bool          // send no PING: within a MULTI the server would queue it
+	armed          bool     // the timer is set
+	ticks          uint32   // ticks at least a period apart
+	progress       progress // as of the last tick
+	progressTick   uint32   // tick that saw the last progress
+	lastReceived   int64    // bytes received before the last tick
+	infrequent     bool     // the next tick is more than a period away
+	failWith       error    // the reason to fail at failAt
+	pingsSuspended bool     // send no PING: within a MULTI the server would queue it
+
+	// Times since Link.Start.
+	progressAt time.Duration // the last progress; if no command was outstanding, the last byte received
+	lastTick   time.Duration // the last tick counted in ticks
+	nextTick   time.Duration
+	quietSince time.Duration // begin of the silence, a period early at most
+	dueAt      time.Duration // call Owner.Due; 0 for never
+	failAt     time.Duration // fail the link; 0 for never
 
 	silence silence
 }
@@ -60,23 +66,23 @@ type progress struct {
 	entries int64 // entries answered
 	replies int32 // replies to the first unanswered entry
 	bytes   int64 // bytes received within replies
-	written int64 // the link's wrote, as of when the first unanswered entry was part of the last write
+	written int64 // largeWritten while the first unanswered entry is part of the last write, and constant otherwise
 }
 
-// listenLocked records bytes and progress since the last call, and reports whether bytes were received.
-func (l *Link) listenLocked(now time.Duration) (heard bool) {
-	received := l.from.received.Load()
-	heard, l.heard = received != l.heard, received
-	p := progress{l.answered + l.pos.Load(), l.part.Load(), l.from.within.Load(), l.progress.written}
+// noteReceivedLocked records bytes and progress since the last call, and reports whether bytes were received.
+func (l *Link) noteReceivedLocked(now time.Duration) (heard bool) {
+	received := l.source.received.Load()
+	heard, l.lastReceived = received != l.lastReceived, received
+	p := progress{l.answeredBefore + l.pos.Load(), l.repliesCopy.Load(), l.source.replyBytes.Load(), l.progress.written}
 	if p.entries >= l.writeFrom {
-		p.written = l.wrote.Load()
+		p.written = l.largeWritten.Load()
 	}
 	if last := l.progress; p.entries != last.entries || p.replies != last.replies || p.written != last.written ||
 		p.bytes-last.bytes >= progressBytes {
-		l.progress, l.since, l.alive = p, l.ticks, now
+		l.progress, l.progressTick, l.progressAt = p, l.ticks, now
 	}
 	if heard && l.outstandingLocked() == 0 {
-		l.alive = now
+		l.progressAt = now
 	}
 	return heard
 }
@@ -89,17 +95,17 @@ func (l *Link) startDeadlinesLocked(cfg Config) {
 			most = l.ping
 		}
 		l.period = min(divideUp(most, ticksPerTimeout), longestPeriod)
-		l.overdue = uint32(min(divideUp(most, l.period), math.MaxUint32/2))
+		l.overdueTicks = uint32(min(divideUp(most, l.period), math.MaxUint32/2))
 		if l.shared && l.ping > 0 {
-			l.longest = l.timeout + l.ping - 2*l.period // progress, and the lack of progress, are each noticed up to a period late
+			l.longestExtended = l.timeout + l.ping - 2*l.period // progress, and the lack of progress, are each noticed up to a period late
 		}
 	}
 	// A PING is sent a little early, since a missing answer is noticed a little late.
 	l.ping = max(l.ping-2*l.period, l.ping/2)
-	if l.silence.tell = cfg.OnSilent; l.silence.tell != nil && l.period == 0 {
+	if l.silence.notify = cfg.OnSilent; l.silence.notify != nil && l.period == 0 {
 		l.period = SilentPeriod
 	}
-	l.heard = l.from.received.Load()
+	l.lastReceived = l.source.received.Load()
 	l.scheduleLocked(0, false)
 }
 
@@ -122,16 +128,16 @@ func (l *Link) stopDeadlinesLocked() {
 
 // wakeDeadlinesLocked returns to frequent ticks when a command comes after an idle time.
 func (l *Link) wakeDeadlinesLocked() {
-	if !l.slow || l.period == 0 {
+	if !l.infrequent || l.period == 0 {
 		return
 	}
-	l.slow = false
+	l.infrequent = false
 	now := time.Since(l.Start)
 	l.silence.since = now
 	l.armLocked(now, l.period)
 }
 
-// SetDue makes the Link call Owner.Due at time at, counted from Start; 0 is never. It replaces the time set before.
+// SetDue makes the Link call Owner.Due once, when at has passed since Start; 0 is never. It replaces the time set before.
 func (l *Link) SetDue(at time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -141,11 +147,11 @@ func (l *Link) SetDue(at time.Duration) {
 	}
 }
 
-// giveUpLocked fails the link with why after d; 0 is never.
-func (l *Link) giveUpLocked(d time.Duration, why error) {
-	l.giveUp, l.why = 0, why
+// failAfterLocked fails the link with why after d; 0 is never.
+func (l *Link) failAfterLocked(d time.Duration, why error) {
+	l.failAt, l.failWith = 0, why
 	if d > 0 {
-		l.giveUp = time.Since(l.Start) + d
+		l.failAt = time.Since(l.Start) + d
 		l.tickWithinLocked(d)
 	}
 }
@@ -157,15 +163,17 @@ func (l *Link) SuspendPings(on bool) {
 	l.pingsSuspended = on
 }
 
+// tickWithinLocked makes the next tick come after d at the latest.
 func (l *Link) tickWithinLocked(d time.Duration) {
-	if now := time.Since(l.Start); l.err == nil && (!l.armed || now+d < l.next) {
+	if now := time.Since(l.Start); l.err == nil && (!l.armed || now+d < l.nextTick) {
 		l.armLocked(now, max(d, 0))
 	}
 }
 
-// armLocked sets the timer to fire after d. A tick already running takes the place of the new one.
+// armLocked sets the timer to fire after d. If a tick has already begun to run, armLocked only sets nextTick: the tick
+// itself arms the timer again.
 func (l *Link) armLocked(now, d time.Duration) {
-	l.next = now + d
+	l.nextTick = now + d
 	switch {
 	case l.timer == nil:
 		l.wg.Add(1)
@@ -186,11 +194,11 @@ func (l *Link) tick() {
 	l.mu.Lock()
 	l.armed = false
 	now := time.Since(l.Start)
-	if now-l.last >= l.period {
+	if now-l.lastTick >= l.period {
 		l.ticks++
-		l.last = now
+		l.lastTick = now
 	}
-	heard := l.listenLocked(now)
+	heard := l.noteReceivedLocked(now)
 	if err := l.overdueLocked(now); err != nil && l.failLocked(err) {
 		l.hangUp()
 	}
@@ -208,7 +216,7 @@ func (l *Link) tick() {
 	}
 	l.mu.Unlock()
 	if silent {
-		l.silence.tell(l.Addr)
+		l.silence.notify(l.Addr)
 	}
 	if due {
 		l.owner.Due(l)
@@ -222,18 +230,18 @@ func (l *Link) scheduleLocked(now time.Duration, busy bool) (ping bool) {
 	switch {
 	case l.period == 0:
 	case busy || l.pingsSuspended:
-		l.quiet, wait = now-l.period, l.period
+		l.quietSince, wait = now-l.period, l.period
 	case l.ping == 0:
-	case now-l.quiet >= l.ping:
+	case now-l.quietSince >= l.ping:
 		ping, wait = true, l.period
 	default:
-		wait = l.quiet + l.ping - now
+		wait = l.quietSince + l.ping - now
 	}
 	if !busy && !l.writing {
-		l.pending, l.spare, l.waiting = nil, nil, nil // free the buffers of an idle link
+		l.pending, l.freeBuffer, l.waiting = nil, nil, nil // free the buffers of an idle link
 	}
-	l.slow = wait > l.period
-	for _, at := range [...]time.Duration{l.dueAt, l.giveUp} {
+	l.infrequent = wait > l.period
+	for _, at := range [...]time.Duration{l.dueAt, l.failAt} {
 		if at > 0 {
 			wait = min(wait, max(at-now, 0))
 		}
@@ -246,8 +254,8 @@ func (l *Link) scheduleLocked(now time.Duration, busy bool) (ping bool) {
 
 // overdueLocked returns the reason to fail the link at this tick, or nil.
 func (l *Link) overdueLocked(now time.Duration) error {
-	if l.giveUp > 0 && now >= l.giveUp {
-		return l.why
+	if l.failAt > 0 && now >= l.failAt {
+		return l.failWith
 	}
 	if l.timeout == 0 {
 		return nil
@@ -256,23 +264,23 @@ func (l *Link) overdueLocked(now time.Duration) error {
 	switch {
 	case oldest == nil:
 		return nil
-	case oldest.wait == maxTicks: // a blocking command delays all commands behind it
+	case oldest.wait == maxTicks: // a blocking command may delay all commands behind it
 		return nil
-	case min(l.ticks-oldest.tick, l.ticks-l.since) <= l.overdue+oldest.wait:
-		return nil // not overdue, counted from the last progress or from sending
-	case l.longest > 0 && now-l.alive >= l.longest:
-	case l.allowedLocked(now):
+	case min(l.ticks-oldest.tick, l.ticks-l.progressTick) <= l.overdueTicks+oldest.wait: // in time
+		return nil
+	case l.longestExtended > 0 && now-l.progressAt >= l.longestExtended: // beyond the extension by any ctx
+	case l.extendedLocked(now):
 		return nil
 	}
 	return fmt.Errorf("no answer within %v: %w", l.timeout, os.ErrDeadlineExceeded)
 }
 
-// allowedLocked reports whether a ctx allows any command more time than the timeout. All commands on a link fail
-// together, so any one command is enough.
-func (l *Link) allowedLocked(now time.Duration) bool {
-	for _, list := range [...][]entry{l.batch[l.pos.Load():], l.inflight, l.waiting} {
+// extendedLocked reports whether the ctx of any outstanding command ends later than now. All commands of a link fail
+// together, so one is enough.
+func (l *Link) extendedLocked(now time.Duration) bool {
+	for _, list := range [...][]entry{l.reading[l.pos.Load():], l.inflight, l.waiting} {
 		for i := range list {
-			if e := &list[i]; now < e.limit {
+			if e := &list[i]; now < e.deadline {
 				return true
 			}
 		}

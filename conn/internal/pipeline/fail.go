@@ -9,11 +9,12 @@ import (
 	"time"
 )
 
-// A link ends in three steps: failLocked notes the reason, hangUp closes the connection, and readLoop, which then ends, completes
-// the remaining calls by finish. After a failed write readLoop reads on before it hangs up.
+// A link ends in three steps: failLocked notes the reason, hangUp closes the connection, and readLoop, which then ends,
+// completes the remaining calls by finish. After a failed write readLoop reads on before it hangs up.
 
-// Fail closes the Link with the reason err, unless the Link has failed before. Calls in progress end with this reason. After a failed
-// write, a reply without a command is a part of the reason.
+// Fail closes the Link with the reason err, unless the Link has failed before. Calls in progress end with this reason.
+// Fail does not wait for them. If a write has failed, an errUnasked that follows is added to the reason: it may contain
+// the server's explanation.
 func (l *Link) Fail(err error) {
 	l.mu.Lock()
 	if l.readsRest && errors.Is(err, errUnasked) {
@@ -47,9 +48,9 @@ func (l *Link) hangUp() { l.s.HangUp() }
 // lastReplies is the time to read replies after a failed write.
 const lastReplies = 100 * time.Millisecond
 
-// failedWriteLocked marks the link as failed by a write of b, without the body, of which unsent bytes are left. A server that
-// closes the connection may have answered before, and have said why. So readLoop goes on with what has arrived, until the end of
-// the connection, and then hangs up.
+// failedWriteLocked marks the link as failed by a write that left unsent bytes. The write was of b, and of a body if the
+// last entry has one. A server that closes the connection may have said why. So readLoop reads what has arrived, for
+// lastReplies at most, and then hangs up.
 func (l *Link) failedWriteLocked(err error, unsent int, b []byte) {
 	l.countUnsentLocked(unsent, b)
 	if !l.failLocked(err) {
@@ -61,13 +62,14 @@ func (l *Link) failedWriteLocked(err error, unsent int, b []byte) {
 	}
 }
 
-// countUnsentLocked finds the commands of which a failed write of b, without the body, has sent nothing.
+// countUnsentLocked sets l.unsent and l.partlySent after failedWriteLocked. It goes back through the entries, from the
+// last, until an entry has more bytes than are unsent.
 func (l *Link) countUnsentLocked(unsent int, b []byte) {
-	for _, taken := range [][]entry{l.inflight, l.batch} {
+	for _, taken := range [][]entry{l.inflight, l.reading} {
 		for _, e := range slices.Backward(taken) {
 			if unsent < e.size {
 				if unsent > 0 && e.replies > 1 {
-					l.begun = commandsIn(b[len(b)-e.size : len(b)-unsent])
+					l.partlySent = commandsIn(b[len(b)-e.size : len(b)-unsent])
 				}
 				return
 			}
@@ -112,10 +114,10 @@ func (l *Link) finish() {
 	for l.writing { // short, since the connection is closed
 		l.cond.Wait()
 	}
-	sent := append(l.batch[l.pos.Load():], l.inflight...)
+	sent := append(l.reading[l.pos.Load():], l.inflight...)
 	n := len(sent) - l.unsent
 	unsent, err := l.waiting, l.err
-	l.batch, l.inflight, l.waiting, l.pending, l.spare, l.bodies = nil, nil, nil, nil, nil, 0
+	l.reading, l.inflight, l.waiting, l.pending, l.freeBuffer, l.bodies = nil, nil, nil, nil, nil, 0
 	l.pos.Store(0)
 	l.mu.Unlock()
 	outstanding := len(sent) + len(unsent)

@@ -10,11 +10,11 @@ import (
 // of 210 µs.
 const textAhead = 4 << 10
 
-// Text is a large argument, or a whole large command, left out of its Request. A Link does not copy the Text into the
-// pending commands. Where the system allows, the Link writes the Text from the caller's memory.
+// Text is a large argument, or a whole large command, left out of its Request. Where the system allows, the Link writes
+// the Text from the caller's memory in place of copying it to the pending commands.
 type Text struct {
 	Bytes    []byte
-	Borrowed bool // the caller may change Bytes after the call; otherwise they are a string's
+	Borrowed bool // the caller may change Bytes after the call; false if Bytes are the memory of a string
 }
 
 // body is a large text on its way to the socket. The text stays where it is, in the memory of the caller, who waits for
@@ -36,7 +36,7 @@ func newBody(x Text, tail []byte) *body {
 	return &body{rest: x.Bytes, borrowed: x.Borrowed, size: len(x.Bytes) + len(tail), tail: bytes.Clone(tail)}
 }
 
-// cut returns the first n bytes of the text and takes them off the body, which nobody else knows yet.
+// cut removes the first n bytes from the text and returns them. No other goroutine may use the body yet.
 func (b *body) cut(n int) []byte {
 	first := b.rest[:n]
 	b.rest = b.rest[n:]
@@ -64,7 +64,7 @@ func (b *body) release() {
 	}
 }
 
-// drop gives up what is not written.
+// drop forgets the unwritten text: the command will not be sent, or is sent completely.
 func (b *body) drop() {
 	if b == nil {
 		return
@@ -74,15 +74,15 @@ func (b *body) drop() {
 	b.rest = nil
 }
 
-// left returns the number of bytes of the text that are not written.
-func (b *body) left() int {
+// unwritten returns the number of bytes of the text that are not written.
+func (b *body) unwritten() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.rest)
 }
 
 // writeSome calls write with the next bytes of the text, and again until all are written or write returns an error. It
-// adds the bytes to l.wrote, except the last ones.
+// adds the bytes to l.largeWritten, except the last ones.
 func (b *body) writeSome(l *Link, write func([]byte) (int, error)) error {
 	for {
 		b.mu.Lock()
@@ -93,7 +93,7 @@ func (b *body) writeSome(l *Link, write func([]byte) (int, error)) error {
 		if err != nil || left == 0 {
 			return err
 		}
-		l.wrote.Add(int64(n))
+		l.largeWritten.Add(int64(n))
 	}
 }
 
@@ -101,7 +101,7 @@ func (b *body) writeSome(l *Link, write func([]byte) (int, error)) error {
 func (l *Link) writeBody(b *body) (unsent int, err error) {
 	defer b.drop()
 	if err := l.sock.write(l, b); err != nil {
-		return b.left() + len(b.tail), err
+		return b.unwritten() + len(b.tail), err
 	}
 	if len(b.tail) == 0 {
 		return 0, nil

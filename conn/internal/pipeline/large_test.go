@@ -18,11 +18,11 @@ func TestPiecesOfALargeTextAreProgress(t *testing.T) {
 		room -= n
 		return n, nil
 	}
-	if err := b.writeSome(l, write); err != full || l.wrote.Load() != 7 || b.left() != 3 {
-		t.Errorf("writeSome = %v after %d bytes, %d left; want 7 and 3", err, l.wrote.Load(), b.left())
+	if err := b.writeSome(l, write); err != full || l.largeWritten.Load() != 7 || b.unwritten() != 3 {
+		t.Errorf("writeSome = %v after %d bytes, %d left; want 7 and 3", err, l.largeWritten.Load(), b.unwritten())
 	}
 	room = 7
-	if err := b.writeSome(l, write); err != nil || l.wrote.Load() != 7 || b.left() != 0 {
-		t.Errorf("writeSome = %v after %d bytes, %d left; want nil, 7 and 0", err, l.wrote.Load(), b.left())
+	if err := b.writeSome(l, write); err != nil || l.largeWritten.Load() != 7 || b.unwritten() != 0 {
+		t.Errorf("writeSome = %v after %d bytes, %d left; want nil, 7 and 0", err, l.largeWritten.Load(), b.unwritten())
 	}
 }

@@ -21,58 +21,59 @@ import (
 // (deadlines.go).
 type Link struct {
 	// Constant after New.
-	Addr   string    // Session.Addr
-	Proto  int       // RESP version, 2 or 3
-	Start  time.Time // time of New
-	nc     net.Conn
-	s      *Session
-	shared bool     // used by callers that are independent of each other
-	socket bool     // the connection is a kernel socket, whose buffer takes socketRoom bytes without blocking
-	sock   *socket  // nc without TLS, if the system tells of unread data; or nil
-	early  arrivals // nil if the system does not tell of unread data
-	owner  Owner
-	wg     *sync.WaitGroup // counts the link's goroutines and armed timer
-	done   chan struct{}   // closed when the link fails
+	Addr         string    // Session.Addr
+	Proto        int       // RESP version, 2 or 3
+	Start        time.Time // time of New
+	nc           net.Conn
+	s            *Session
+	shared       bool         // used by callers that are independent of each other
+	kernelBuffer bool         // the kernel buffers socketRoom bytes, so a write of that size does not block
+	sock         *socket      // nc without TLS; nil if the system does not report unread data
+	peeker       unreadPeeker // nil if the system does not report unread data
+	owner        Owner
+	wg           *sync.WaitGroup // counts the link's goroutines and armed timer
+	done         chan struct{}   // closed when the link fails
 
 	// Owned by readLoop.
-	r      *resp.Reader
-	got    int32 // replies already read for the entry at pos
-	bytes  int64 // size of the answered entries of batch
-	cohort int   // number of callers to wake before yielding to them
-	woken  int   // callers woken since the last yield
-	reads  yielder
-	large  yielder // yields after a large reply
+	r            *resp.Reader
+	repliesRead  int32 // replies read for the entry at pos, fewer than its replies
+	readingBytes int64 // size of the answered entries of reading
+	yieldAfter   int   // number of callers to wake before yielding to them
+	woken        int   // callers woken since the last yield
+	readYields   yielder
+	largeYields  yielder // after a large reply
 
-	calls    sync.Pool
-	from     *source      // the source r reads from
-	failed   atomic.Bool  // err is set
-	draining atomic.Bool  // call Owner.Drained once no command is outstanding
-	pos      atomic.Int64 // number of answered entries of batch
-	part     atomic.Int32 // copy of got, for entries with several replies
-	wrote    atomic.Int64 // bytes of large writes, without the last piece of each
-	settled  atomic.Int64 // bytes of answered commands, over all batches
+	calls         sync.Pool
+	source        *source      // below r: counts the bytes received
+	failed        atomic.Bool  // err is set
+	draining      atomic.Bool  // call Owner.Drained once no command is outstanding
+	pos           atomic.Int64 // index in reading of the next entry to be answered
+	repliesCopy   atomic.Int32 // repliesRead for the timer, as of the last reply within a batch
+	largeWritten  atomic.Int64 // progress of large writes, in bytes; the last piece of each write is not counted
+	answeredBytes atomic.Int64 // size of all commands of finished readings
 
-	mu        sync.Mutex // guards the following
-	cond      sync.Cond  // signalled when writing, handed, err or from.progress changes
-	err       error      // reason of the failure
-	readsRest bool       // a write has failed, and readLoop reads what has arrived
-	pending   []byte     // encoded commands without a writer yet
-	waiting   []entry    // entries of the commands in pending
-	bodies    int        // entries of waiting with a body
-	inflight  []entry    // taken by a writer, not yet by readLoop
-	batch     []entry    // taken by readLoop, the only one to replace the slice; elements are constant
-	answered  int64      // number of answered entries of previous batches
-	writeFrom int64      // number of entries before the last write
-	spare     []byte     // free buffer for pending
-	queued    int64      // bytes of all commands so far
-	unsent    int        // entries at the end of inflight, or of batch, of which a failed write has sent nothing
-	begun     int32      // commands of the batch before these with a byte sent; 0 if all have one
-	writing   bool       // a writer is active or about to start
-	handed    bool       // writeLoop is the writer
-	looping   bool       // writeLoop is running
-	crowd     bool       // the last write had commands of several callers
-	writes    yielder    // yields before a write
-	room      chan struct{}
+	// An entry moves from waiting to inflight when a writer takes it, and to reading when readLoop takes it.
+	mu             sync.Mutex // guards the following
+	cond           sync.Cond  // signalled when writing, loopWrites, err or source.progress changes
+	err            error      // reason of the failure
+	readsRest      bool       // a write has failed, and readLoop reads what has arrived
+	pending        []byte     // the encoded commands of waiting
+	waiting        []entry    // not taken by a writer
+	bodies         int        // entries of waiting with a body
+	inflight       []entry    // taken by a writer, not by readLoop
+	reading        []entry    // taken by readLoop, which alone replaces the slice; elements are constant
+	answeredBefore int64      // number of entries of all earlier readings
+	writeFrom      int64      // number of entries before the last write
+	freeBuffer     []byte     // memory for the next pending
+	queuedBytes    int64      // size of all commands so far
+	unsent         int        // number of entries, at the end of those taken, of which a failed write has sent nothing
+	partlySent     int32      // commands with a byte sent, of the last entry with any; 0 if all its commands have one
+	writing        bool       // a writer is active or about to start
+	loopWrites     bool       // writeLoop is to write next
+	loopRuns       bool       // writeLoop has been started
+	combined       bool       // the last write had commands of several callers
+	writeYields    yielder
+	room           chan struct{} // closed when pending has room again; nil if no caller waits for room
 	deadlines
 }
 
@@ -87,34 +88,34 @@ type Config struct {
 // Request is one encoded command, or a list of commands to encode.
 type Request struct {
 	Encoded  []byte
-	At       int // place of the Text left out, in Encoded
+	At       int // offset in Encoded at which the Text is left out
 	Commands []resp.Command
 
 	// Verify, if set, gets all replies to Commands before the caller does. The reader calls Verify and fails the Link
 	// with its error: no later command may use the connection.
 	Verify func(replies []resp.Value) error
 
-	// Blocks says that the server may keep back the reply on purpose. The Link then expects no PONG, and fails when the
-	// caller leaves: otherwise it would stay busy.
+	// Blocks says that the server may delay the reply on purpose. OnSilent is then called only as often as an idle Link
+	// sends a PING, and the end of the caller's ctx fails the Link, which would otherwise stay busy.
 	Blocks bool
 
-	// Wait is the time for which the server may keep back the reply on purpose, beyond the timeout, counted from when the
-	// server can begin; Never is any time.
+	// Wait is how long the server may delay the reply on purpose, in addition to Config.Timeout. The time counts from
+	// the answer to the command in front. Never allows any time.
 	Wait time.Duration
 }
 
 // entry is a command or a batch that waits for its replies. Entries are in the order of the replies.
 type entry struct {
-	call    *call         // nil without a waiting caller
-	body    *body         // a part of the command that is not copied into pending, or nil
-	limit   time.Duration // time since start up to which the ctx lets the answer take, even beyond the timeout
-	size    int           // size of the encoded commands in bytes
-	after   int64         // bytes received before a writer took the entry
-	tick    uint32        // link's ticks when enqueued
-	wait    uint32        // the Request's Wait, in the link's ticks; maxTicks for any time
-	replies int32
-	blocks  bool                     // the Request's Blocks
-	verify  func([]resp.Value) error // the Request's Verify
+	call      *call         // nil without a waiting caller
+	body      *body         // a part of the command that is not copied into pending, or nil
+	deadline  time.Duration // of the caller's ctx, as time since Link.Start; it extends the timeout. 0 without one
+	size      int           // size of the encoded commands in bytes
+	replyFrom int64         // bytes received when a writer took the entry: a reply cannot begin before
+	tick      uint32        // the link's ticks when enqueued
+	wait      uint32        // the Request's Wait, in ticks; maxTicks for any time
+	replies   int32         // number of commands
+	blocks    bool          // the Request's Blocks
+	verify    func([]resp.Value) error
 }
 
 // Never is the Wait of a blocking command whose reply may take any time.
@@ -153,24 +154,24 @@ type Owner interface {
 // until Fail, or until the connection fails; wg counts its goroutines.
 func New(s *Session, cfg Config, o Owner, wg *sync.WaitGroup) *Link {
 	l := &Link{
-		Addr:   s.Addr,
-		Proto:  s.Proto,
-		Start:  time.Now(),
-		nc:     s.Conn,
-		s:      s,
-		shared: cfg.Shared,
-		socket: isSocket(s.raw),
-		sock:   s.socket(),
-		owner:  o,
-		wg:     wg,
-		done:   make(chan struct{}),
-		r:      s.Reader,
-		from:   s.from,
-		large:  yielder{long: longLargeYield},
+		Addr:         s.Addr,
+		Proto:        s.Proto,
+		Start:        time.Now(),
+		nc:           s.Conn,
+		s:            s,
+		shared:       cfg.Shared,
+		kernelBuffer: isSocket(s.raw),
+		sock:         s.socket(),
+		owner:        o,
+		wg:           wg,
+		done:         make(chan struct{}),
+		r:            s.Reader,
+		source:       s.from,
+		largeYields:  yielder{long: longLargeYield},
 	}
 	l.cond.L = &l.mu
-	l.from.sock, l.early = l.sock, s.arrivals(l.sock)
-	l.from.wake = func() {
+	l.source.sock, l.peeker = l.sock, s.peeker(l.sock)
+	l.source.wake = func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.cond.Broadcast()
@@ -186,8 +187,8 @@ func New(s *Session, cfg Config, o Owner, wg *sync.WaitGroup) *Link {
 	return l
 }
 
-// Do sends one command and waits for its reply; ctx bounds the wait. x is a part left out of q. An error reply is a value.
-// With an error, sent reports whether the command may have been sent.
+// Do sends one command and waits for its reply; ctx bounds the wait. x, unless empty, belongs at q.At of q.Encoded. An
+// error reply is a value. With an error, sent reports whether the command may have been sent.
 //
 // The end of ctx leaves the Link open, and the reply is dropped. If q.Blocks is set, the end of ctx fails the Link.
 func (l *Link) Do(ctx context.Context, q Request, x Text) (v resp.Value, sent bool, err error) {
@@ -218,8 +219,8 @@ func (l *Link) DoBatch(ctx context.Context, q Request) (replies []resp.Value, se
 	return replies, sent, err
 }
 
-// send sends q, described by e, and waits until e.call is completed. answered is false if the caller has no outcome, and does
-// not own the call any more.
+// send sends q, described by e, and waits until e.call is completed. If answered is false, err is the outcome, and
+// e.call no longer belongs to the caller.
 func (l *Link) send(ctx context.Context, e entry, q Request) (answered, sent bool, err error) {
 	if err := l.enqueue(ctx, e, q); err != nil {
 		l.release(e.call)
@@ -278,8 +279,7 @@ func (l *Link) await(ctx context.Context, k *call) (left, sent bool) {
 	return false, false
 }
 
-// callerLeft returns the error of a caller whose ctx has ended. For a blocking command it closes the link, which
-// would otherwise stay busy.
+// callerLeft returns the error of a caller whose ctx has ended. A blocking command fails the link: see Request.Blocks.
 func (l *Link) callerLeft(ctx context.Context, blocks bool) error {
 	err := netfail.Ended(ctx)
 	if blocks {
@@ -297,7 +297,7 @@ func (l *Link) release(k *call) {
 
 // outstandingLocked returns the number of commands and batches without an answer.
 func (l *Link) outstandingLocked() int {
-	return len(l.waiting) + len(l.inflight) + len(l.batch) - int(l.pos.Load())
+	return len(l.waiting) + len(l.inflight) + len(l.reading) - int(l.pos.Load())
 }
 
 // Outstanding returns the number of commands and batches without an answer, including commands of callers already gone.
@@ -307,13 +307,13 @@ func (l *Link) Outstanding() int {
 	return l.outstandingLocked()
 }
 
-// Drain makes the Link call Owner.Drained once no command is outstanding. Commands enqueued meanwhile delay the call. If most > 0,
-// the Link fails with why after that time.
+// Drain makes the Link call Owner.Drained once no command is outstanding. Commands enqueued meanwhile delay the call. If
+// most > 0, the Link fails with why after that time.
 func (l *Link) Drain(most time.Duration, why error) {
 	l.mu.Lock()
 	l.draining.Store(true)
 	if most > 0 {
-		l.giveUpLocked(most, why)
+		l.failAfterLocked(most, why)
 	}
 	l.mu.Unlock()
 	l.checkDrained()
@@ -324,7 +324,7 @@ func (l *Link) checkDrained() {
 	l.mu.Lock()
 	drained := l.err == nil && l.outstandingLocked() == 0 && l.draining.CompareAndSwap(true, false)
 	if drained {
-		l.giveUpLocked(0, nil)
+		l.failAfterLocked(0, nil)
 	}
 	l.mu.Unlock()
 	if drained {

@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// busyYield is the duration of a yield, for each reader that yields at the time, from which the process counts as busy:
-	// other goroutines have computed meanwhile. The reads of the other readers take less. Otherwise the readers of hundreds
-	// of connections would keep each other polling.
+	// busyYield is the duration of a yield from which the process counts as busy: other goroutines have computed meanwhile.
+	// It is multiplied by the number of readers that yield at the time, because their reads take time too: otherwise the
+	// readers of hundreds of connections would keep each other polling.
 	busyYield = 20 * time.Microsecond
 
 	// pollFor is the time for which a reader polls after a read that found nothing. The runtime of a busy process polls

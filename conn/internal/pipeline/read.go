@@ -13,14 +13,13 @@ const keptEntries = 4 << 10
 
 var errUnasked = errors.New("a reply without a command")
 
-// readLoop yields to the callers it has woken after each quarter of the outstanding commands, or after maxCohort of
-// them. The callers send their next commands while readLoop reads the rest, so client and server work at the same
-// time.
-const maxCohort = 64
+// maxYieldAfter is the largest number of callers that readLoop wakes before it yields to them; usually it yields after a
+// quarter of the outstanding commands. The callers then send their next commands before readLoop has read all replies,
+// so client and server work at the same time.
+const maxYieldAfter = 64
 
-// largeReply is the size of a reply after which readLoop yields, before it takes memory for the next one: so the caller can
-// use the value and drop it. For values of 1 MiB in a small process this saves a tenth to a fifth of the CPU, because the
-// heap grows and shrinks less.
+// largeReply is the size of a reply after which readLoop yields: the caller uses and drops the value before readLoop
+// allocates the next one. For values of 1 MiB in a small process the smaller heap saves a tenth to a fifth of the CPU.
 const largeReply = 64 << 10
 
 // readLoop reads until the link fails, and then completes the remaining calls.
@@ -42,9 +41,9 @@ func (l *Link) read() error {
 		}
 		switch {
 		case l.woken > 0 && l.offset()-begin >= largeReply:
-			l.yieldTo(&l.large)
-		case l.woken >= l.cohort && int(l.pos.Load()) < len(l.batch):
-			l.yieldTo(&l.reads)
+			l.yieldTo(&l.largeYields)
+		case l.woken >= l.yieldAfter && int(l.pos.Load()) < len(l.reading):
+			l.yieldTo(&l.readYields)
 		}
 	}
 }
@@ -58,56 +57,71 @@ func (l *Link) yieldTo(y *yielder) {
 }
 
 // offset returns the number of bytes of all replies read so far.
-func (l *Link) offset() int64 { return l.from.received.Load() - int64(l.r.Buffered()) }
+func (l *Link) offset() int64 { return l.source.received.Load() - int64(l.r.Buffered()) }
 
 // readOne reads and hands out one reply or one push.
 func (l *Link) readOne() error {
-	l.from.inside = false
+	l.source.inReply = false
 	kind, err := l.r.Peek()
 	if err != nil {
 		return err
 	}
-	l.from.inside = kind != resp.Push
-	var e *entry
-	if kind != resp.Push {
-		e = l.headAt(l.offset())
+	if kind == resp.Push {
+		v, err := l.r.Read()
+		if err == nil {
+			l.owner.Push(l, v)
+		}
+		return err
 	}
-	if kind != resp.Map && e.unwanted() { // the map may be the attributes of a push
+	l.source.inReply = true
+	e := l.headAt(l.offset())
+	if kind != resp.Map && e.unwanted() { // a Map may be the attributes of a push
 		if err := l.r.Skip(); err != nil {
 			return err
 		}
 		l.count(e)
 		return nil
 	}
-	var v resp.Value
-	if e != nil && e.replies > 1 {
-		v, err = l.r.ReadOf(int(e.replies - l.got))
-	} else {
-		v, err = l.r.Read()
-	}
+	v, err := l.readFor(e)
 	switch {
 	case err != nil:
 		return err
 	case v.Kind() == resp.Push:
 		l.owner.Push(l, v)
+		return nil
 	case e == nil:
 		return unasked(v)
-	default:
-		e.keep(v)
-		if e.verify != nil && l.got+1 == e.replies {
-			if err = e.verify(e.call.values); err != nil {
-				l.Fail(err)
-			}
-		}
-		l.count(e)
+	}
+	e.keep(v)
+	err = l.verify(e)
+	l.count(e)
+	return err
+}
+
+// readFor reads the next value, a reply to e unless it is a push. e may be nil.
+func (l *Link) readFor(e *entry) (resp.Value, error) {
+	if e != nil && e.replies > 1 {
+		return l.r.ReadOf(int(e.replies - l.repliesRead))
+	}
+	return l.r.Read()
+}
+
+// verify calls Request.Verify of e after the last reply, and fails the link with its error.
+func (l *Link) verify(e *entry) error {
+	if e.verify == nil || l.repliesRead+1 < e.replies {
+		return nil
+	}
+	err := e.verify(e.call.values)
+	if err != nil {
+		l.Fail(err)
 	}
 	return err
 }
 
-// headAt is like head, for a reply that begins at offset of the received bytes. Bytes received before a writer took
-// the command cannot be its reply; headAt then returns nil.
+// headAt is like head, for a reply that begins at offset of the received bytes. It returns nil if the bytes came before a
+// writer took the command: then they cannot be its reply.
 func (l *Link) headAt(offset int64) *entry {
-	if e := l.head(); e != nil && (l.got > 0 || offset >= e.after) {
+	if e := l.head(); e != nil && (l.repliesRead > 0 || offset >= e.replyFrom) {
 		return e
 	}
 	return nil
@@ -115,32 +129,34 @@ func (l *Link) headAt(offset int64) *entry {
 
 // head returns the entry of the next reply, or nil without one.
 func (l *Link) head() *entry {
-	if i := int(l.pos.Load()); i < len(l.batch) && !l.failed.Load() {
-		return &l.batch[i]
+	if i := int(l.pos.Load()); i < len(l.reading) && !l.failed.Load() {
+		return &l.reading[i]
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if int(l.pos.Load()) == len(l.batch) {
-		l.nextBatchLocked()
+	if int(l.pos.Load()) == len(l.reading) {
+		l.takeInflightLocked()
 	}
-	left := l.batch[l.pos.Load():]
+	left := l.reading[l.pos.Load():]
 	switch sent := len(left) + len(l.inflight) - l.unsent; {
-	case sent <= 0, sent == 1 && l.begun > 0 && l.got >= l.begun:
+	case sent <= 0:
 		return nil
+	case sent == 1 && l.partlySent > 0 && l.repliesRead >= l.partlySent:
+		return nil // of this batch, no further command was sent
 	}
 	return &left[0]
 }
 
-// nextBatchLocked takes the entries in flight as the next batch.
-func (l *Link) nextBatchLocked() {
-	free := l.batch[:0]
+// takeInflightLocked makes the entries in flight the next reading, when all entries of the present one are answered.
+func (l *Link) takeInflightLocked() {
+	free := l.reading[:0]
 	if cap(free) > keptEntries {
 		free = nil
 	}
-	l.answered += int64(len(l.batch))
-	l.batch, l.inflight = l.inflight, free
+	l.answeredBefore += int64(len(l.reading))
+	l.reading, l.inflight = l.inflight, free
 	l.pos.Store(0)
-	l.cohort = min(max(l.outstandingLocked()/4, 1), maxCohort)
+	l.yieldAfter = min(max(l.outstandingLocked()/4, 1), maxYieldAfter)
 }
 
 // unwanted reports whether no caller waits for the reply, which can then be skipped.
@@ -159,18 +175,18 @@ func (e *entry) keep(v resp.Value) {
 	}
 }
 
-// count registers one reply to e, and completes the call after the last reply.
+// count registers one reply to e. After the last reply it completes the call.
 func (l *Link) count(e *entry) {
-	if l.got++; l.got < e.replies {
-		l.part.Store(l.got)
+	if l.repliesRead++; l.repliesRead < e.replies {
+		l.repliesCopy.Store(l.repliesRead)
 		return
 	}
-	l.got = 0
-	l.bytes += int64(e.size)
+	l.repliesRead = 0
+	l.readingBytes += int64(e.size)
 	// The entry stops being outstanding before its caller can see the reply.
-	if pos := l.pos.Add(1); int(pos) == len(l.batch) {
-		l.settled.Add(l.bytes)
-		l.bytes = 0
+	if pos := l.pos.Add(1); int(pos) == len(l.reading) {
+		l.answeredBytes.Add(l.readingBytes)
+		l.readingBytes = 0
 	}
 	l.complete(e.call)
 	l.woken++

@@ -43,13 +43,14 @@ func (s *Session) socket() *socket {
 	return newSocket(s.Conn)
 }
 
-// arrivals tells of bytes not counted as received yet: a socket, or the connection beneath TLS.
-type arrivals interface {
+// unreadPeeker reports whether bytes have arrived that the source has not counted as received: a socket, or the
+// connection beneath TLS.
+type unreadPeeker interface {
 	unread() (bool, error)
 }
 
-// arrivals returns nil if the system does not tell.
-func (s *Session) arrivals(sock *socket) arrivals {
+// peeker returns the unreadPeeker of the connection, or nil if the system does not report unread data.
+func (s *Session) peeker(sock *socket) unreadPeeker {
 	switch below := s.from.below; {
 	case sock != nil:
 		return sock
@@ -70,14 +71,14 @@ func isSocket(nc net.Conn) bool {
 
 // source is the reader behind a resp.Reader. It counts the bytes received.
 type source struct {
-	nc       net.Conn
-	sock     *socket      // reads nc if not nil; set with the link
-	below    *Beneath     // of a TLS connection, or nil
-	wake     func()       // constant after New
-	inside   bool         // a reply has begun; owned by the reader
-	received atomic.Int64 // bytes received
-	within   atomic.Int64 // part of received: bytes of replies after their begin
-	awaited  atomic.Bool  // call wake after the next progress
+	nc         net.Conn
+	sock       *socket      // reads nc if not nil; set with the link
+	below      *Beneath     // of a TLS connection, or nil
+	wake       func()       // wakes the writers that wait for progress; constant after New
+	inReply    bool         // a reply has begun; owned by the reader
+	received   atomic.Int64 // bytes received
+	replyBytes atomic.Int64 // part of received: bytes of replies, after the first read of each
+	wakeNext   atomic.Bool  // call wake after the next progress
 }
 
 func (s *source) Read(b []byte) (int, error) {
@@ -88,25 +89,25 @@ func (s *source) Read(b []byte) (int, error) {
 	} else {
 		n, err = s.nc.Read(b)
 		s.received.Add(int64(n))
-		if s.below != nil && 0 < n && n < len(b) { // TLS has nothing left of the record
-			s.below.settle()
+		if s.below != nil && 0 < n && n < len(b) { // a short read: TLS has decrypted and returned the whole record
+			s.below.noteDecrypted()
 		}
 	}
-	if s.inside {
-		s.within.Add(int64(n))
+	if s.inReply {
+		s.replyBytes.Add(int64(n))
 	}
 	s.signal()
 	return n, err
 }
 
-// signal wakes those who wait for the reader.
+// signal calls wake if a writer waits for progress.
 func (s *source) signal() {
-	if s.awaited.Swap(false) {
+	if s.wakeNext.Swap(false) {
 		s.wake()
 	}
 }
 
-// progress is a number that grows with everything that the reader reads.
+// progress returns a number that grows whenever the reader has read or decrypted bytes.
 func (s *source) progress() int64 {
 	read := s.received.Load()
 	if s.below != nil {

@@ -12,8 +12,8 @@ const (
 
 // silence decides when to call Config.OnSilent. The link's mu guards it.
 type silence struct {
-	tell  func(addr string) // constant; nil without OnSilent
-	since time.Duration     // begin of the silence, as time since the link's start
+	notify func(addr string) // constant; nil without OnSilent
+	since  time.Duration     // begin of the silence, or the last call during a blocking command; time since Link.Start
 }
 
 // silentLocked reports whether to call OnSilent at this tick. heard reports bytes received since the last tick.
@@ -24,10 +24,10 @@ func (l *Link) silentLocked(now time.Duration, heard bool) bool {
 		return false
 	}
 	limit := SilentAfter
-	if head.blocks { // a blocking command: expect answers to PINGs only
+	if head.blocks { // call OnSilent as often as an idle link sends a PING
 		limit = max(l.ping, SilentAfter)
 	}
-	if l.silence.tell == nil || now-l.silence.since < limit || head.blocks && l.ping == 0 {
+	if l.silence.notify == nil || now-l.silence.since < limit || head.blocks && l.ping == 0 {
 		return false
 	}
 	if head.blocks {
@@ -38,7 +38,7 @@ func (l *Link) silentLocked(now time.Duration, heard bool) bool {
 
 // oldestLocked returns the command with the next reply, or nil without one.
 func (l *Link) oldestLocked() *entry {
-	for _, list := range [...][]entry{l.batch[l.pos.Load():], l.inflight, l.waiting} {
+	for _, list := range [...][]entry{l.reading[l.pos.Load():], l.inflight, l.waiting} {
 		if len(list) > 0 {
 			return &list[0]
 		}

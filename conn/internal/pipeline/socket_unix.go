@@ -11,21 +11,25 @@ import (
 	"syscall"
 )
 
-// socket reads from a kernel socket. Reading and counting are one step under mu, so at any time received bytes are
-// either counted or visible to unread.
+// socket reads from a kernel socket, and writes large texts to it. A read and its count are one step under mu, so at any
+// time a received byte is either counted or visible to unread.
+//
+// RawConn takes functions. newSocket makes them once, since a closure for each call would be allocated; arguments and
+// results are fields.
 type socket struct {
 	// Constant after newSocket.
-	rc   syscall.RawConn
-	take func(fd uintptr) (done bool)
-	look func(fd uintptr)
+	rc      syscall.RawConn
+	readFD  func(fd uintptr) (done bool)
+	peekFD  func(fd uintptr)
+	writeFD func(fd uintptr) (done bool)
 
-	put func(fd uintptr) (done bool)
+	// Owned by the writer, for writeFD.
+	link     *Link
+	body     *body
+	writeErr error
 
-	out    *Link // for put; owned by the writer, like the following
-	body   *body
-	putErr error
-
-	b     []byte // buffer to read into; owned by the reader, like n
+	// Owned by the reader, for readFD.
+	b     []byte // buffer to read into
 	n     int
 	count *atomic.Int64
 	poll  poller
@@ -42,15 +46,15 @@ func newSocket(nc net.Conn) *socket {
 		return nil
 	}
 	s := &socket{rc: rc}
-	s.take = func(fd uintptr) bool {
-		s.takeNow(int(fd))
+	s.readFD = func(fd uintptr) bool {
+		s.readNow(int(fd))
 		for s.readErr == syscall.EAGAIN && s.poll.again() {
-			s.takeNow(int(fd))
+			s.readNow(int(fd))
 		}
 		return s.readErr != syscall.EAGAIN
 	}
-	s.put = func(fd uintptr) bool {
-		s.putErr = s.body.writeSome(s.out, func(b []byte) (int, error) {
+	s.writeFD = func(fd uintptr) bool {
+		s.writeErr = s.body.writeSome(s.link, func(b []byte) (int, error) {
 			for {
 				n, err := syscall.Write(int(fd), b)
 				if err != syscall.EINTR {
@@ -58,10 +62,10 @@ func newSocket(nc net.Conn) *socket {
 				}
 			}
 		})
-		return s.putErr != syscall.EAGAIN
+		return s.writeErr != syscall.EAGAIN
 	}
 	var one [1]byte
-	s.look = func(fd uintptr) {
+	s.peekFD = func(fd uintptr) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		_, _, s.peekErr = syscall.Recvfrom(int(fd), one[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
@@ -69,8 +73,8 @@ func newSocket(nc net.Conn) *socket {
 	return s
 }
 
-// takeNow reads what has arrived, without waiting.
-func (s *socket) takeNow(fd int) {
+// readNow reads what has arrived, without waiting.
+func (s *socket) readNow(fd int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.n, s.readErr = syscall.Read(fd, s.b)
@@ -84,7 +88,7 @@ func (s *socket) takeNow(fd int) {
 // read reads available bytes into b and adds their number to count. One goroutine at a time may call read.
 func (s *socket) read(b []byte, count *atomic.Int64) (int, error) {
 	s.b, s.count, s.poll = b, count, poller{}
-	err := s.rc.Read(s.take)
+	err := s.rc.Read(s.readFD)
 	s.b = nil
 	switch {
 	case err != nil:
@@ -100,14 +104,14 @@ func (s *socket) read(b []byte, count *atomic.Int64) (int, error) {
 // write writes the text of b. The system calls do not block, and write waits between them. One goroutine at a time may call
 // write.
 func (s *socket) write(l *Link, b *body) error {
-	s.out, s.body = l, b
-	err := s.rc.Write(s.put)
-	s.out, s.body = nil, nil
+	s.link, s.body = l, b
+	err := s.rc.Write(s.writeFD)
+	s.link, s.body = nil, nil
 	switch {
 	case err != nil:
 		return err
-	case s.putErr != nil:
-		return &net.OpError{Op: "write", Net: "socket", Err: os.NewSyscallError("write", s.putErr)}
+	case s.writeErr != nil:
+		return &net.OpError{Op: "write", Net: "socket", Err: os.NewSyscallError("write", s.writeErr)}
 	}
 	return nil
 }
@@ -115,7 +119,7 @@ func (s *socket) write(l *Link, b *body) error {
 // unread reports whether the socket has unread bytes or its end was reached, and returns an error if the connection has
 // failed. It does not block. One goroutine at a time may call unread.
 func (s *socket) unread() (bool, error) {
-	if s.rc.Control(s.look) != nil {
+	if s.rc.Control(s.peekFD) != nil {
 		return false, nil // closed by this program
 	}
 	switch s.peekErr {

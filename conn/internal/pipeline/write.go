@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// maxPending is the number of bytes waiting to be written from which callers wait for room, under their ctx.
+	// maxPending limits the bytes waiting to be written: from this number on, callers wait for room, under their ctx.
 	maxPending = 1 << 20
 
 	// socketRoom is the number of unanswered bytes up to which a caller with a cancellable ctx writes itself: a
@@ -39,7 +39,7 @@ func (l *Link) enqueue(ctx context.Context, e entry, q Request) error {
 		return netfail.Ended(ctx)
 	}
 	if deadline, ok := ctx.Deadline(); ok && q.Wait != Never {
-		e.limit = deadline.Sub(l.Start)
+		e.deadline = deadline.Sub(l.Start)
 	}
 	if q.Wait > 0 {
 		e.wait = l.ticksOf(q.Wait)
@@ -59,28 +59,28 @@ func (l *Link) enqueue(ctx context.Context, e entry, q Request) error {
 		return nil
 	}
 	l.writing = true
-	if l.crowd || l.outstandingLocked() > 1 {
+	if l.combined || l.outstandingLocked() > 1 {
 		l.gatherLocked()
 	}
 	l.flushLocked(e.call, ctx.Done() == nil)
 	return nil
 }
 
-// unreadLocked reports whether bytes have arrived and are not read yet while no command is in flight. These bytes cannot be a
-// reply to the next write, but would look like one: readLoop must read them first. They may also be the end of the
-// connection. cond is signalled after the read.
+// unreadLocked reports whether the next write must wait: no command is in flight, and readLoop has not read all bytes
+// that have arrived. Such bytes would look like the reply to the next command, or are the end of the connection. cond is
+// signalled after the read.
 func (l *Link) unreadLocked() bool {
-	for l.early != nil && l.err == nil && l.outstandingLocked() == len(l.waiting) {
-		before := l.from.progress()
-		unread, err := l.early.unread()
+	for l.peeker != nil && l.err == nil && l.outstandingLocked() == len(l.waiting) {
+		before := l.source.progress()
+		unread, err := l.peeker.unread()
 		if err != nil && l.failLocked(err) {
 			l.hangUp()
 		}
 		if !unread {
 			return false
 		}
-		l.from.awaited.Store(true)
-		if l.from.progress() == before {
+		l.source.wakeNext.Store(true)
+		if l.source.progress() == before { // otherwise readLoop has read meanwhile, perhaps before wakeNext was set
 			return true
 		}
 	}
@@ -89,11 +89,11 @@ func (l *Link) unreadLocked() bool {
 
 // gatherLocked yields to callers about to send, whose commands then join the next write. mu is released meanwhile.
 func (l *Link) gatherLocked() {
-	if l.writes.due() {
+	if l.writeYields.due() {
 		l.mu.Unlock()
-		d := l.writes.yield()
+		d := l.writeYields.yield()
 		l.mu.Lock()
-		l.writes.took(d)
+		l.writeYields.took(d)
 	}
 }
 
@@ -113,6 +113,7 @@ func (l *Link) awaitRoomLocked(ctx context.Context) error {
 	}
 }
 
+// openRoomLocked wakes the callers that wait for room.
 func (l *Link) openRoomLocked() {
 	if l.room != nil {
 		close(l.room)
@@ -120,13 +121,14 @@ func (l *Link) openRoomLocked() {
 	}
 }
 
+// appendLocked appends q to the pending commands, and its entry e to waiting.
 func (l *Link) appendLocked(e entry, q Request) {
 	before := len(l.pending)
 	switch {
 	case e.body == nil:
 		l.pending = append(l.pending, q.Encoded...)
 		l.pending = appendCommands(l.pending, q.Commands)
-	case l.sock == nil: // the writer may keep the memory for long
+	case l.sock == nil: // a blocked Write would keep the caller's memory in use: copy
 		l.pending = slices.Grow(l.pending, q.At+e.body.size)
 		l.pending = append(append(append(l.pending, q.Encoded[:q.At]...), e.body.rest...), e.body.tail...)
 		e.body.drop()
@@ -137,7 +139,7 @@ func (l *Link) appendLocked(e entry, q Request) {
 	}
 	e.tick, e.size = l.ticks, len(l.pending)-before+e.body.length()
 	l.waiting = append(l.waiting, e)
-	l.queued += int64(e.size)
+	l.queuedBytes += int64(e.size)
 	l.wakeDeadlinesLocked()
 }
 
@@ -153,20 +155,20 @@ func appendCommands(dst []byte, cmds []resp.Command) []byte {
 	return dst
 }
 
-// flushLocked writes until no command is pending, and then ends the writing. It releases mu during a write.
-//
-// flushLocked leaves the rest to writeLoop in three cases:
-//
-//   - the caller's own call k is completed;
-//   - mayBlock is false, and the write might block;
-//   - unread bytes must be read first.
+// flushLocked writes until no command is pending, and then ends the writing. It releases mu during a write. k is the
+// call of the writer, or nil.
 func (l *Link) flushLocked(k *call, mayBlock bool) {
 	for len(l.waiting) > 0 && l.err == nil {
-		if k != nil && k.state.Load() != awaited || !mayBlock && !l.fitsLocked() || l.unreadLocked() {
-			l.handOverLocked()
-			return
+		switch {
+		case k != nil && k.state.Load() != awaited: // the writer's own reply is there
+		case !mayBlock && !l.fitsLocked(): // the write might block
+		case l.unreadLocked(): // readLoop must read first
+		default:
+			l.writeLocked()
+			continue
 		}
-		l.writeLocked()
+		l.handOverLocked()
+		return
 	}
 	l.writing = false
 	if l.err != nil {
@@ -174,14 +176,14 @@ func (l *Link) flushLocked(k *call, mayBlock bool) {
 	}
 }
 
-// writeLocked writes what is pending. It releases mu meanwhile.
+// writeLocked takes and writes pending commands. It releases mu meanwhile.
 func (l *Link) writeLocked() {
 	b, body := l.takeLocked()
 	l.mu.Unlock()
 	unsent, err := l.write(b, body)
 	l.mu.Lock()
 	if cap(b) <= keptBuffer {
-		l.spare = b[:0]
+		l.freeBuffer = b[:0]
 	}
 	if err != nil {
 		l.failedWriteLocked(err, unsent, b)
@@ -199,7 +201,7 @@ func (l *Link) write(b []byte, x *body) (unsent int, err error) {
 			return len(b) + x.length(), err
 		}
 		if len(b) > 0 {
-			l.wrote.Add(int64(n))
+			l.largeWritten.Add(int64(n))
 		}
 	}
 	if x != nil {
@@ -209,8 +211,8 @@ func (l *Link) write(b []byte, x *body) (unsent int, err error) {
 }
 
 // takeLocked returns the pending bytes to a writer and moves their entries to inflight: from now on they may have
-// been sent. If an entry has a body, takeLocked returns the bytes up to the body: the commands after it can still be
-// withdrawn, so a link reads the memory of one caller at a time.
+// been sent. takeLocked stops at the first entry with a body, which it returns as x: the commands after it can still be
+// withdrawn, and the writer uses the memory of one caller at a time.
 func (l *Link) takeLocked() (b []byte, x *body) {
 	n, size := len(l.waiting), len(l.pending)
 	if l.bodies > 0 {
@@ -224,16 +226,16 @@ func (l *Link) takeLocked() (b []byte, x *body) {
 		size -= x.size
 	}
 	b = l.pending[:size]
-	l.writeFrom = l.answered + int64(len(l.batch)+len(l.inflight))
-	if size < len(l.pending) { // copying the rest would cost as much as the body, if many callers wait behind it
+	l.writeFrom = l.answeredBefore + int64(len(l.reading)+len(l.inflight))
+	if size < len(l.pending) { // b and the rest share the memory: the commands of many callers would be long to copy
 		b, l.pending = l.pending[:size:size], l.pending[size:]
 	} else {
-		l.pending, l.spare = l.spare[:0], nil
+		l.pending, l.freeBuffer = l.freeBuffer[:0], nil
 	}
-	l.crowd = len(l.waiting) > 1
-	after := l.from.received.Load()
+	l.combined = len(l.waiting) > 1
+	after := l.source.received.Load()
 	for i := range l.waiting[:n] {
-		l.waiting[i].after = after
+		l.waiting[i].replyFrom = after
 	}
 	l.inflight = append(l.inflight, l.waiting[:n]...)
 	l.waiting = slices.Delete(l.waiting, 0, n)
@@ -245,32 +247,32 @@ func (l *Link) takeLocked() (b []byte, x *body) {
 // with all bytes that the peer may not have read.
 func (l *Link) fitsLocked() bool {
 	unanswered := l.outstandingLocked() - len(l.waiting)
-	return l.socket && l.queued-l.settled.Load() <= socketRoom && unanswered < socketWrites
+	return l.kernelBuffer && l.queuedBytes-l.answeredBytes.Load() <= socketRoom && unanswered < socketWrites
 }
 
-// handOverLocked leaves the writing to writeLoop.
+// handOverLocked leaves the writing to writeLoop, which it starts if necessary.
 func (l *Link) handOverLocked() {
-	l.handed = true
-	if !l.looping {
-		l.looping = true
+	l.loopWrites = true
+	if !l.loopRuns {
+		l.loopRuns = true
 		l.wg.Go(l.writeLoop)
 	}
 	l.cond.Broadcast()
 }
 
-// writeLoop writes in place of callers that may not block. It starts on first use and ends when the link fails.
+// writeLoop writes in place of callers that must not block. It starts on first use and ends when the link fails.
 func (l *Link) writeLoop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for {
-		for !l.handed && l.err == nil {
+		for !l.loopWrites && l.err == nil {
 			l.cond.Wait()
 		}
 		for reads := 0; reads < readsAwaited && l.unreadLocked(); reads++ {
 			l.cond.Wait()
 		}
-		if l.handed {
-			l.handed = false
+		if l.loopWrites {
+			l.loopWrites = false
 			if len(l.waiting) > 0 && l.err == nil {
 				l.writeLocked() // even if there are unread bytes again
 			}
@@ -300,7 +302,7 @@ func (l *Link) withdraw(k *call) bool {
 		}
 		l.pending = slices.Delete(l.pending, start, start+size)
 		l.waiting = slices.Delete(l.waiting, i, i+1)
-		l.queued -= int64(e.size)
+		l.queuedBytes -= int64(e.size)
 		l.openRoomLocked()
 		return true
 	}

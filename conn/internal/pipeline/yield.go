@@ -14,20 +14,21 @@ const (
 	// meanwhile the runtime frees the memory of earlier ones.
 	longLargeYield = 5 * time.Millisecond
 
-	// yieldsLeftOut is the number of yields skipped after a long one.
-	yieldsLeftOut = 64
+	// skippedYields is the number of yields skipped after a long one.
+	skippedYields = 64
 )
 
-// yielder yields to other goroutines, to let them join the current write or read. The yielder pauses while yields take long.
+// yielder yields to other goroutines, so that they join the current write or read. After a long yield it skips the next
+// ones.
 type yielder struct {
-	long  time.Duration // constant; a yield that takes longer costs too much; 0 is longYield
-	leave int           // yields still to skip
+	long time.Duration // constant; a yield that takes longer costs too much; 0 is longYield
+	skip int           // yields still to skip
 }
 
 // due reports whether to call yield now.
 func (y *yielder) due() bool {
-	if y.leave > 0 {
-		y.leave--
+	if y.skip > 0 {
+		y.skip--
 		return false
 	}
 	return true
@@ -40,8 +41,9 @@ func (*yielder) yield() time.Duration {
 	return time.Since(start)
 }
 
+// took records the time of a yield.
 func (y *yielder) took(d time.Duration) {
 	if d > cmp.Or(y.long, longYield) {
-		y.leave = yieldsLeftOut
+		y.skip = skippedYields
 	}
 }

@@ -14,7 +14,7 @@ func TestYielder(t *testing.T) {
 		y.took(longYield)
 	}
 	y.took(longYield + 1)
-	for i := range yieldsLeftOut {
+	for i := range skippedYields {
 		if y.due() {
 			t.Fatalf("yield %d of those to be left out", i)
 		}
