@@ -19,14 +19,14 @@ import (
 func (p *Pool) sendAcked(ctx context.Context, cmds []resp.Command) (_ []resp.Value, failed error) {
 	ctx, traced := StartCommands(ctx, p, cmds, false)
 	defer func() { traced.End(ctx, failed) }()
-	a := attempts{policy: &p.cfg.Retry}
+	a := retryBudget{policy: &p.cfg.Retry}
 	for {
 		values, unrun, err := p.sendAckedOnce(ctx, cmds, traced)
 		pause := a.pause()
 		if a.made == 0 {
 			pause = 0 // the connection was idle while its server went away or was replaced
 		}
-		if unrun == nil || ctx.Err() != nil || !a.failed(pause) {
+		if unrun == nil || ctx.Err() != nil || !a.countFailure(pause) {
 			return values, err
 		}
 		p.retries.Add(1)
@@ -37,7 +37,8 @@ func (p *Pool) sendAcked(ctx context.Context, cmds []resp.Command) (_ []resp.Val
 	}
 }
 
-// sendAckedOnce makes an attempt of sendAcked. unrun is the reason why no command has run, if another attempt may help.
+// sendAckedOnce makes an attempt of sendAcked. If no command has run and another attempt may help, unrun is the reason why
+// none has run; values and err are then for the caller in case no attempt is left.
 func (p *Pool) sendAckedOnce(ctx context.Context, cmds []resp.Command, traced *Call) (values []resp.Value, unrun, err error) {
 	lent, yields, addr := false, false, ""
 	err = p.With(ctx, func(c *Conn) (err error) {
@@ -46,13 +47,13 @@ func (p *Pool) sendAckedOnce(ctx context.Context, cmds []resp.Command, traced *C
 		}
 		begin := time.Now()
 		values, err = c.SendBatch(ctx, cmds)
-		p.took(time.Since(begin), err)
+		p.noteAckTime(time.Since(begin), err)
 		return err
 	})
 	switch {
-	case yields:
+	case yields: // wait for the end of ctx, as documented at Leaves
 		return nil, nil, &Error{Op: cmds[0].Name(), Addr: p.cfg.Addr, Err: p.sleep(ctx, pipeline.Never)}
-	case !lent: // With repeats dials itself
+	case !lent: // no connection: With has repeated the dial already
 		traced.attempt(&p.cfg, nil, err)
 		return nil, nil, err
 	case SafeToRetry(err):
@@ -60,7 +61,7 @@ func (p *Pool) sendAckedOnce(ctx context.Context, cmds []resp.Command, traced *C
 	case err != nil:
 		return values, nil, err
 	}
-	if unrun = refusedAll(cmds, values); unrun == nil && p.replaced(addr) {
+	if unrun = refusedAll(cmds, values); unrun == nil && p.isFormerMaster(addr) {
 		return nil, nil, &Error{Op: cmds[0].Name(), Addr: addr, Sent: true, Err: sentinel.ErrSwitched}
 	}
 	return values, unrun, nil
@@ -73,22 +74,22 @@ func (p *Pool) yields(ctx context.Context) bool {
 	leaves, ok := ctx.Value(Leaves).(time.Time)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return ok && p.queue.Len() > 0 && time.Until(leaves) < p.acked
+	return ok && p.queue.Len() > 0 && time.Until(leaves) < p.ackTime
 }
 
-// took updates the typical time of a batch. Without an answer, d is a lower bound. Short times weigh more than long
-// times, because batches of callers that yield are not measured.
-func (p *Pool) took(d time.Duration, err error) {
+// noteAckTime updates the typical time of a batch by d, the time of one; after an error d is a lower bound. Short times
+// weigh more than long times, because no time is known of the batches of callers that yield.
+func (p *Pool) noteAckTime(d time.Duration, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
 	case err != nil && SafeToRetry(err):
 	case err != nil:
-		p.acked = max(p.acked, d)
-	case d < p.acked:
-		p.acked = (p.acked + d) / 2
+		p.ackTime = max(p.ackTime, d)
+	case d < p.ackTime:
+		p.ackTime = (p.ackTime + d) / 2
 	default:
-		p.acked += (d - p.acked) / 8
+		p.ackTime += (d - p.ackTime) / 8
 	}
 }
 
@@ -113,17 +114,21 @@ type Succession struct {
 	// Bare reports that the master is the first one known, and that no replica of it was ever reported.
 	Bare  bool
 	Asked time.Time // time before sending the question
-	// Changes counts the changes of the Pool's master so far. Two answers with the same number were given under the same master, without
-	// another in between.
+	// Changes counts the changes of the Pool's master so far. Between two answers with the same number the Pool has had no
+	// other master.
 	Changes uint64
 }
 
 // Succession returns a sentinel's answer to a question sent at since or later; for a zero since the last answer is
-// enough. Answers of a sentinel without a majority, back from a partition for less than two seconds, started less than four
-// seconds ago, cut off from the master, or with another master than the Pool's do not count. key is ignored. Without
-// Config.Sentinel the Succession only has Addr and Bare set.
+// enough. key is ignored. Without Config.Sentinel the Succession only has Addr and Bare set. The answer of a sentinel does
+// not count in these cases:
 //
-// Callers share a question. It goes on when ctx ends, so that the next call has the answer.
+//   - it is without a majority, or has been back from a partition for less than two seconds
+//   - it has been running for less than four seconds
+//   - it is cut off from the master, or names another master than the Pool's
+//
+// Callers that wait at the same time share one question. The end of ctx ends the wait and not the question, so the next
+// call may find the answer.
 func (p *Pool) Succession(ctx context.Context, key string, since time.Time) (Succession, error) {
 	if p.resolver == nil {
 		return Succession{Addr: p.cfg.Addr, Bare: true}, nil

@@ -223,16 +223,16 @@ func (cfg Config) validate() error {
 		if err := cmd.Err(); err != nil {
 			return fmt.Errorf("conn: Extra[%d]: %w", i, err)
 		}
-		if !extra(cmd) {
+		if !allowedInExtra(cmd) {
 			return fmt.Errorf("conn: Extra[%d]: %s is not allowed in a handshake", i, netfail.Op(cmd.Name()))
 		}
 	}
 	return nil
 }
 
-// extra reports whether cmd may be in Extra: the server answers cmd with one reply, and cmd does not undo the
-// handshake's state.
-func extra(cmd resp.Command) bool {
+// allowedInExtra reports whether cmd may be in Extra: the server answers with one reply, and the state set by the
+// handshake remains.
+func allowedInExtra(cmd resp.Command) bool {
 	switch ruleOfCommand(&cmd) {
 	case unanswered, resets, quits, begins, ends, watches, asks:
 		return false
@@ -318,8 +318,8 @@ func validName(name string) bool {
 	return !strings.ContainsFunc(name, func(r rune) bool { return r < '!' || r > '~' })
 }
 
-// link returns the settings of a link, shared by independent callers or lent to one borrower.
-func (cfg *Config) link(shared bool) pipeline.Config {
+// linkConfig returns the settings of a link, shared by independent callers or lent to one borrower.
+func (cfg *Config) linkConfig(shared bool) pipeline.Config {
 	return pipeline.Config{Timeout: cfg.Timeout, PingInterval: cfg.PingInterval, OnSilent: cfg.OnSilent, Shared: shared}
 }
 
@@ -399,8 +399,9 @@ func (s *Sentinel) validate(cfg *Config) error {
 	return nil
 }
 
-// sentinel returns the Config of a connection to the sentinel at addr, announced at an address or configured.
-func (cfg *Config) sentinel(announced, addr string) *Config {
+// sentinelConfig returns the Config of a connection to the sentinel at addr. announced is its address as announced or in
+// Addrs.
+func (cfg *Config) sentinelConfig(announced, addr string) *Config {
 	s := &cfg.Sentinel
 	c := &Config{
 		Network:     cfg.Network,
@@ -415,20 +416,21 @@ func (cfg *Config) sentinel(announced, addr string) *Config {
 		Timeout:     s.Timeout,
 		Limits:      cfg.Limits,
 	}
-	c.dialAt(addr)
+	c.setDialAddr(addr)
 	return c
 }
 
-// server returns the Config of a connection to the server announced at addr.
-func (cfg *Config) server(addr string) *Config {
+// serverConfig returns the Config of a connection to the server announced at addr.
+func (cfg *Config) serverConfig(addr string) *Config {
 	c := *cfg
 	c.Addr = addr
-	c.dialAt(c.Sentinel.mapped(addr))
+	c.setDialAddr(c.Sentinel.dialAddr(addr))
 	return &c
 }
 
-// dialAt changes Addr, an announced address, into the address to dial. Certificates name the announced host.
-func (cfg *Config) dialAt(addr string) {
+// setDialAddr replaces Addr, an announced address, by addr, the address to dial. TLS keeps the announced host as the
+// ServerName, since certificates contain the announced host.
+func (cfg *Config) setDialAddr(addr string) {
 	if cfg.TLS != nil && cfg.TLS.ServerName == "" {
 		cfg.TLS = cfg.TLS.Clone()
 		cfg.TLS.ServerName = cfg.serverName()
@@ -436,8 +438,8 @@ func (cfg *Config) dialAt(addr string) {
 	cfg.Addr = addr
 }
 
-// mapped returns the address to dial for an announced address.
-func (s *Sentinel) mapped(addr string) string {
+// dialAddr returns the address to dial for an announced address.
+func (s *Sentinel) dialAddr(addr string) string {
 	if s.NodeMap != nil {
 		return s.NodeMap(addr)
 	}

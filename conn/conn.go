@@ -35,10 +35,10 @@ type Conn struct {
 
 	mu       sync.Mutex // guards the following
 	ended    bool       // With has returned
-	multis   int        // number of MULTI in progress
+	multis   int        // number of MULTI sent and not answered
 	watching bool       // a WATCH is open
 	queueing bool       // a MULTI is open
-	changed  bool       // the state set by the handshake: database, user, name and the like
+	changed  bool       // the state set by the handshake has changed: database, user, name and the like
 	readOnly bool       // the server replied READONLY or NOAUTH
 }
 
@@ -57,17 +57,17 @@ func Dial(ctx context.Context, cfg Config) (*Conn, error) {
 	}
 	own := &dialedConn{cfg: cfg}
 	own.pushes = newPushes(cfg.OnPush, &own.wg)
-	l := pipeline.New(s, own.cfg.link(false), own, &own.wg)
+	l := pipeline.New(s, own.cfg.linkConfig(false), own, &own.wg)
 	return &Conn{l: l, cfg: &own.cfg, own: own}, nil
 }
 
 // Do sends a command, given as name and arguments, and returns the reply. Arguments are strings, []byte, bools,
-// integers, floats and slices of these, as for resp.Cmd; Do keeps none of them. An error reply is returned as a resp.Error; a null
-// reply is a value.
+// integers, floats and slices of these, as for resp.Cmd; Do keeps none of them. An error reply is returned as a
+// resp.Error; a null reply is a value.
 func (c *Conn) Do(ctx context.Context, args ...any) (resp.Value, error) {
 	var short [512]byte
-	q, x, r, room, err := encode(short[:0], args)
-	defer room.leave()
+	q, x, r, long, err := encode(short[:0], args)
+	defer long.release()
 	if err != nil {
 		return resp.Value{}, refusal(c.l.Addr, request{}, err)
 	}
@@ -91,7 +91,7 @@ func (c *Conn) do(ctx context.Context, q request, x pipeline.Text, r rule) (resp
 		return resp.Value{}, refusal(c.l.Addr, q, err)
 	}
 	if r == blocks {
-		q.expect()
+		q.setWait()
 	}
 	ctx, traced := c.cfg.Trace.enter(ctx, q)
 	v, sent, err := c.l.Do(ctx, pipeline.Request(q), x)
@@ -129,7 +129,7 @@ func (c *Conn) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value
 		}
 	}
 	q := request{Commands: cmds}
-	q.expect()
+	q.setWait()
 	ctx, traced := c.cfg.Trace.enter(ctx, q)
 	values, err := q.doBatch(ctx, c.l)
 	for i := range values {
@@ -158,8 +158,8 @@ func (c *Conn) prepare(r rule) error {
 	return nil
 }
 
-// lasts reports whether a command with rule r changes the state of the connection.
-func (r rule) lasts() bool {
+// changesState reports whether a command with rule r makes a connection different from a new one.
+func (r rule) changesState() bool {
 	switch r {
 	case plain, blocks, unwatches, ends:
 		return false
@@ -167,20 +167,21 @@ func (r rule) lasts() bool {
 	return true
 }
 
-// openLocked reports whether a MULTI is open, or in progress.
-func (c *Conn) openLocked() bool { return c.queueing || c.multis > 0 }
+// inMultiLocked reports whether a MULTI is open, or has been sent and not answered.
+func (c *Conn) inMultiLocked() bool { return c.queueing || c.multis > 0 }
 
-// suspendPingsLocked stops PINGs while a transaction is open. Call it when a command with rule r begins or ends.
+// suspendPingsLocked stops PINGs while a transaction is open. It is called after a change by a command with rule r.
 func (c *Conn) suspendPingsLocked(r rule) {
 	if r == begins || r == ends || r == resets {
-		c.l.SuspendPings(c.openLocked())
+		c.l.SuspendPings(c.inMultiLocked())
 	}
 }
 
-// noteUnanswered registers that a command with rule r got no answer. A command that was sent counts as executed. An EXEC or
-// DISCARD counts as a change of the connection, too, because the server may have refused to end the transaction.
+// noteUnanswered updates the state of the connection if a command with rule r got no answer. A command that was sent
+// counts as executed. An EXEC or DISCARD that was sent makes the connection unfit for another loan, because the server
+// may have refused to end the transaction.
 func (c *Conn) noteUnanswered(r rule, sent bool) {
-	if !r.lasts() && r != ends {
+	if !r.changesState() && r != ends {
 		return
 	}
 	c.mu.Lock()
@@ -208,8 +209,8 @@ func (c *Conn) noteUnansweredAll(cmds []resp.Command, sent bool) {
 	}
 }
 
-// noteReply updates the state of the connection by the reply v to a command with rule r. Replies must come in order.
-// After READONLY or NOAUTH the Pool must not lend the connection again.
+// noteReply updates the state of the connection by the reply v to a command with rule r. It is called in the order of the
+// replies. An error reply to a command that would change the state counts as a change.
 func (c *Conn) noteReply(r rule, v resp.Value) {
 	err := v.Err()
 	if r == plain && err == nil {
@@ -221,7 +222,7 @@ func (c *Conn) noteReply(r rule, v resp.Value) {
 		c.multis--
 	}
 	switch {
-	case err != nil && netfail.Reply(err) == netfail.Redial:
+	case err != nil && netfail.Reply(err) == netfail.Redial: // READONLY or NOAUTH: do not lend the connection again
 		c.changed, c.readOnly = true, true
 	case r == watches:
 		c.watching = true
@@ -229,13 +230,13 @@ func (c *Conn) noteReply(r rule, v resp.Value) {
 		c.queueing = c.queueing || err == nil
 	case r == ends && c.queueing && (err == nil || discards(err)):
 		c.watching, c.queueing = false, false
-	case r == ends && errors.Is(err, resp.ErrGeneral) && strings.HasSuffix(err.Error(), " without MULTI"):
+	case r == ends && errors.Is(err, resp.ErrGeneral) && strings.HasSuffix(err.Error(), " without MULTI"): // none was open
 		c.queueing = false
 	case r == unwatches && !c.queueing:
 		c.watching = false
 	case r == resets && err == nil:
 		c.watching, c.queueing, c.changed = false, false, true
-	case r.lasts():
+	case r.changesState():
 		c.changed = true
 	}
 	c.suspendPingsLocked(r)

@@ -24,9 +24,9 @@ func protocol(s *pipeline.Session) int {
 	return s.Proto
 }
 
-// dial connects and completes the handshake within ctx and DialTimeout. dial makes one attempt. cfg must be valid and
-// have its defaults. If master is set, the server must report the role of a master. After dial returns, no goroutine of dial
-// uses the connection.
+// dial connects and completes the handshake, within ctx and DialTimeout. It connects again only for another variant of
+// the handshake. cfg must be valid and have its defaults. If master is set, the server must report the role of a master.
+// After dial returns, no goroutine of dial uses the connection.
 func dial(ctx context.Context, cfg *Config, master bool) (*pipeline.Session, error) {
 	if cfg.DialTimeout > 0 {
 		cause := fmt.Errorf("not done within %v (DialTimeout): %w", cfg.DialTimeout, context.DeadlineExceeded)
@@ -36,7 +36,7 @@ func dial(ctx context.Context, cfg *Config, master bool) (*pipeline.Session, err
 	}
 	stop := cfg.whileDialing()
 	defer stop()
-	d := dialRun{cfg: cfg, master: master, manner: manner{hello: cfg.Protocol != 2, identity: !cfg.NoIdentity}}
+	d := dialRun{cfg: cfg, master: master, variant: variant{hello: cfg.Protocol != 2, identity: !cfg.NoIdentity}}
 	d.dialState, _ = ctx.Value(dialStateKey{}).(*dialState)
 	s, err := d.run(ctx)
 	if err != nil {
@@ -50,14 +50,14 @@ type dialRun struct {
 	cfg            *Config
 	master         bool   // require the role of a master
 	phase          string // the current step, for the error
-	answered       bool   // the server has replied to a handshake that has failed
+	answered       bool   // the server has replied to a command, though the handshake failed
 	user, password string
-	manner
+	variant
 	*dialState // nil if no caller watches the dial
 }
 
-// manner selects the commands of a handshake.
-type manner struct {
+// variant selects the commands of a handshake.
+type variant struct {
 	hello    bool // try HELLO 3 first
 	identity bool // send CLIENT SETINFO and ClientName
 }
@@ -106,26 +106,30 @@ func (d *dialRun) run(ctx context.Context) (*pipeline.Session, error) {
 			return nil, orEnded(ctx, err)
 		}
 	}
-	before := d.manner
+	before := d.variant
 	s, err := d.attempt(ctx)
-	if err != nil && d.manner != before && ctx.Err() == nil && hungUp(err) {
+	if d.variant != before && d.mayRetry(ctx, err) {
 		s, err = d.attempt(ctx)
 	}
-	if err != nil && d.cfg.TLS == nil && !d.answered && ctx.Err() == nil && hungUp(err) && d.expectsTLS(ctx) {
+	if d.cfg.TLS == nil && !d.answered && d.mayRetry(ctx, err) && d.expectsTLS(ctx) {
 		err = fmt.Errorf("%w: %w", netfail.ErrExpectsTLS, err)
 	}
 	return s, err
 }
 
-// attempt makes one connection. If the server closes the connection during the handshake, attempt sets d.manner to
-// the manner of the next attempt.
+// mayRetry reports whether the server has closed the connection of an attempt, and time is left.
+func (d *dialRun) mayRetry(ctx context.Context, err error) bool {
+	return err != nil && ctx.Err() == nil && hungUp(err)
+}
+
+// attempt makes one connection. If the handshake fails, attempt sets d.variant to the variant that is left to try.
 func (d *dialRun) attempt(ctx context.Context) (*pipeline.Session, error) {
 	d.enter("connect")
 	nc, err := d.connect(ctx)
 	if err != nil {
 		return nil, orEnded(ctx, err)
 	}
-	// Every net.Conn honors Close, and Close leaves no stale deadline behind.
+	// Close, unlike a deadline, works with every net.Conn, and leaves nothing behind that a Link would have to undo.
 	stop := netfail.OnEnd(ctx, func() { _ = nc.Close() })
 	s, err := d.open(ctx, nc)
 	if stop() {
@@ -189,11 +193,11 @@ func (d *dialRun) open(ctx context.Context, nc net.Conn) (*pipeline.Session, err
 		master:   d.master,
 		user:     cmp.Or(d.user, "default"),
 		password: d.password,
-		manner:   d.manner,
+		variant:  d.variant,
 	}
 	proto, err := h.run()
 	if err != nil {
-		d.manner, d.answered = h.plainer(), d.answered || h.received > 0
+		d.variant, d.answered = h.fallback(), d.answered || h.received > 0
 		return nil, err
 	}
 	s.Addr, s.Proto, s.Pushes = d.cfg.Addr, proto, h.pushes

@@ -18,8 +18,11 @@
 // error, which errors.Is matches by prefix (resp.ErrWrongType, for example). In the replies of a batch an error reply is
 // a value.
 //
-// resp.As around a call converts the reply to a type of the program, and resp.Maybe tells whether there was a value. A
-// [Queue] does so for the replies of a batch, [Scan] and its like are iterators, and Block is for blocking commands. The example Tasks has everyday tasks.
+// For everyday tasks see the example Tasks:
+//
+//   - resp.As around a call converts the reply to a type of the program; resp.Maybe also reports a missing value.
+//   - A [Queue] runs a batch and converts each of its replies.
+//   - [Scan], [HScan], [XRange] and others are iterators. [Pool.Block] runs a blocking command.
 //
 // Every other failure is an [*Error] and tells the caller whether the command ran:
 //

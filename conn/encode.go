@@ -8,48 +8,47 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// longRoom is memory for the encoding of a command that does not fit on the stack of its caller, used again by later commands; nil for
-// a short command, and from largeText on.
-type longRoom []byte
+// longBuffer is a pooled buffer for the encoding of a command that does not fit into the buffer on its caller's stack.
+type longBuffer []byte
 
-var longRooms = sync.Pool{New: func() any { return new(longRoom) }}
+var longBuffers = sync.Pool{New: func() any { return new(longBuffer) }}
 
 const (
-	// longText is the length of all texts of a command from which it has a longRoom.
+	// longText is the total length of a command's texts from which the command is encoded in a longBuffer.
 	longText = 480
 
-	// perArgument is the most that the encoding of an argument adds to it, or takes if the argument is a number.
+	// perArgument limits the bytes that an argument takes beyond its text; a number takes no more in all.
 	perArgument = 48
 )
 
-// roomFor returns room for a command with texts of the given length and so many arguments; nil if the stack of the caller is enough,
-// or if the command has a text of largeText, which is no part of an encoding.
-func roomFor(length, arguments int) *longRoom {
+// longBufferFor returns a buffer for a command with texts of the given total length. It returns nil if the stack of the
+// caller is enough, and for a command of largeText bytes or more, whose buffer would be too large to keep.
+func longBufferFor(length, arguments int) *longBuffer {
 	encoded := length + perArgument*(arguments+1)
 	if length < longText || encoded >= largeText {
 		return nil
 	}
-	r := longRooms.Get().(*longRoom)
+	r := longBuffers.Get().(*longBuffer)
 	*r = slices.Grow((*r)[:0], encoded)
 	return r
 }
 
-// leave leaves the room to later commands. The caller no longer uses it.
-func (r *longRoom) leave() {
+// release returns the buffer to the pool. The caller must not use it any more. A nil buffer is ignored.
+func (r *longBuffer) release() {
 	if r != nil {
-		longRooms.Put(r)
+		longBuffers.Put(r)
 	}
 }
 
 // largeText is the length from which a text is not copied into the pending commands, but written from its own memory.
 const largeText = 64 << 10
 
-// encode encodes a command and returns its rule. A large argument is left out as x. The encoding is in buf, or in a room for the caller to
-// leave.
-func encode(buf []byte, args []any) (q request, x pipeline.Text, r rule, room *longRoom, err error) {
+// encode encodes a command and returns its rule. A large argument is left out of q and returned as x. The encoding is in
+// buf, or in the longBuffer long, which the caller releases after the call, also after an error.
+func encode(buf []byte, args []any) (q request, x pipeline.Text, r rule, long *longBuffer, err error) {
 	length, large := measure(args)
-	if room = roomFor(length, len(args)); room != nil {
-		buf = *room
+	if long = longBufferFor(length, len(args)); long != nil {
+		buf = *long
 	}
 	if large > 0 {
 		x = textOf(args, large)
@@ -62,11 +61,11 @@ func encode(buf []byte, args []any) (q request, x pipeline.Text, r rule, room *l
 	if err == nil {
 		r = ruleOfEncoded(q.Encoded)
 	}
-	return q, x, r, room, err
+	return q, x, r, long, err
 }
 
-// measure returns the length of all texts of a command, and the position of the first large argument; 0 without one, because no name of a
-// command is large.
+// measure returns the total length of a command's texts, and the index of the first large argument. The index is 0
+// without a large argument, since argument 0, the name, is never large.
 func measure(args []any) (length, large int) {
 	for i, arg := range args {
 		n := 0
@@ -83,7 +82,7 @@ func measure(args []any) (length, large int) {
 	return length, large
 }
 
-// textOf returns the large argument i, unless the rule of the command depends on the arguments.
+// textOf returns the large argument i, or nothing if ruleOfEncoded needs the arguments of the command.
 func textOf(args []any, i int) pipeline.Text {
 	if name, ok := args[0].(string); !ok || ruleOf(viewOf(name)) != plain {
 		return pipeline.Text{}

@@ -56,35 +56,35 @@ func (p *Pool) borrow(ctx context.Context) (*member, error) {
 		p.mu.Unlock()
 		return m, nil
 	}
-	t := &borrower{ready: make(chan struct{}), tries: attempts{policy: &p.cfg.Retry}}
-	at := p.queue.PushBack(t)
+	b := &borrower{ready: make(chan struct{}), budget: retryBudget{policy: &p.cfg.Retry}}
+	e := p.queue.PushBack(b)
 	p.dialMoreLocked()
 	p.mu.Unlock()
 	begin := time.Now()
-	m, err := p.awaitMember(ctx, t, at)
+	m, err := p.awaitMember(ctx, b, e)
 	p.cfg.Trace.waited(ctx, begin, p.cfg.Addr, true, err)
 	return m, err
 }
 
-// awaitMember waits for the member for t, which is in the queue at the given element.
-func (p *Pool) awaitMember(ctx context.Context, t *borrower, at *list.Element) (*member, error) {
+// awaitMember waits until b, the element e of the queue, gets a member.
+func (p *Pool) awaitMember(ctx context.Context, b *borrower, e *list.Element) (*member, error) {
 	select {
-	case <-t.ready:
-		return t.m, t.err
+	case <-b.ready:
+		return b.m, b.err
 	case <-ctx.Done():
 	}
 	p.mu.Lock()
 	select {
-	case <-t.ready: // ready at the same moment
+	case <-b.ready: // ready at the same moment
 		p.mu.Unlock()
-		if t.m != nil {
-			p.giveBack(t.m, false)
+		if b.m != nil {
+			p.giveBack(b.m, false)
 		}
 		return nil, netfail.Ended(ctx)
 	default:
 	}
 	err := p.waitErrorLocked(ctx)
-	p.queue.Remove(at)
+	p.queue.Remove(e)
 	p.mu.Unlock()
 	return nil, err
 }
@@ -106,25 +106,25 @@ func (p *Pool) takeIdleLocked() *member {
 	return nil
 }
 
-// giveBack ends a loan. The member is lent again once all its commands are answered, within drainTime. Otherwise, and
-// if changed, it is closed.
+// giveBack ends a loan. The member can be lent again once all its commands are answered, within drainTime. It is closed
+// if they are not, and if changed is set.
 func (p *Pool) giveBack(m *member, changed bool) {
 	p.mu.Lock()
-	over := changed || m.l.Failed() || !m.aged.IsZero() && !time.Now().Before(m.aged)
-	if over {
+	unfit := changed || m.l.Failed() || !m.aged.IsZero() && !time.Now().Before(m.aged)
+	if unfit {
 		m.uncountLocked()
 	} else {
 		m.state = isReturned
 	}
 	p.mu.Unlock()
-	if over {
+	if unfit {
 		m.l.Fail(errRetired)
 		return
 	}
 	m.l.Drain(drainTime, errAbandoned)
 }
 
-// uncountLocked removes m from the counts, unless already removed.
+// uncountLocked removes m from the counts of the Pool. Further calls only look for work for dials.
 func (m *member) uncountLocked() {
 	p := m.p
 	switch m.state {
@@ -139,10 +139,10 @@ func (m *member) uncountLocked() {
 
 // placeLocked gives a returned or new member to the first waiting borrower, or makes the member idle.
 func (p *Pool) placeLocked(m *member) {
-	if at := p.queue.Front(); at != nil {
-		t := p.queue.Remove(at).(*borrower)
-		t.m, m.state = m, isLent
-		close(t.ready)
+	if e := p.queue.Front(); e != nil {
+		b := p.queue.Remove(e).(*borrower)
+		b.m, m.state = m, isLent
+		close(b.ready)
 		return
 	}
 	p.lent--
@@ -163,27 +163,27 @@ func (p *Pool) placeLocked(m *member) {
 
 // dialMoreLocked starts dials for waiting borrowers, within MaxConns.
 func (p *Pool) dialMoreLocked() {
-	for !p.isClosed() && p.dialing < min(p.queue.Len(), dialsAtOnce) && p.openLocked() < p.cfg.MaxConns && p.dialWantedLocked() {
+	for !p.isClosed() && p.dialing < min(p.queue.Len(), dialsAtOnce) && p.openConnsLocked() < p.cfg.MaxConns && p.dialWantedLocked() {
 		p.dialing++
 		p.wg.Go(p.dialMember)
 	}
 }
 
-// dialWantedLocked reports whether a dial is of use to a waiting borrower: one has attempts left, or no lent
-// connection may become free.
+// dialWantedLocked reports whether a waiting borrower needs a dial. Borrowers without budget only wait for a lent
+// connection; they need a dial if none is lent.
 func (p *Pool) dialWantedLocked() bool {
 	if p.lent == 0 {
 		return p.queue.Len() > 0
 	}
-	for at := p.queue.Front(); at != nil; at = at.Next() {
-		if !at.Value.(*borrower).tries.over {
+	for e := p.queue.Front(); e != nil; e = e.Next() {
+		if !e.Value.(*borrower).budget.spent {
 			return true
 		}
 	}
 	return false
 }
 
-// dialMember dials a connection for the first borrower waiting at its end.
+// dialMember dials a connection and places it.
 func (p *Pool) dialMember() {
 	m := &member{p: p}
 	l, err := p.dial(m, true, p.dialWantedLocked)
@@ -206,33 +206,33 @@ func (p *Pool) dialMember() {
 	p.dialMoreLocked()
 }
 
-// dialFailedLocked counts a failed dial for all waiting borrowers. A borrower without attempts left gets the error,
-// unless a lent connection may become free.
+// dialFailedLocked counts a failed dial for all waiting borrowers. A borrower whose budget is spent gets the error, or
+// goes on waiting if a lent connection may become free.
 func (p *Pool) dialFailedLocked(err error) {
 	final := classify(err, false) == netfail.Final
 	var next *list.Element
-	for at := p.queue.Front(); at != nil; at = next {
-		next = at.Next()
-		t := at.Value.(*borrower)
-		more := t.tries.failed(0)
+	for e := p.queue.Front(); e != nil; e = next {
+		next = e.Next()
+		b := e.Value.(*borrower)
+		more := b.budget.countFailure(0)
 		if final {
-			t.tries.over, more = true, false
+			b.budget.spent, more = true, false
 		}
 		if more || p.lent > 0 {
 			continue
 		}
-		p.queue.Remove(at)
-		t.err = err
-		close(t.ready)
+		p.queue.Remove(e)
+		b.err = err
+		close(b.ready)
 	}
 }
 
 // refuseBorrowersLocked gives err to all waiting borrowers.
 func (p *Pool) refuseBorrowersLocked(err error) {
-	for at := p.queue.Front(); at != nil; at = p.queue.Front() {
-		t := p.queue.Remove(at).(*borrower)
-		t.err = err
-		close(t.ready)
+	for e := p.queue.Front(); e != nil; e = p.queue.Front() {
+		b := p.queue.Remove(e).(*borrower)
+		b.err = err
+		close(b.ready)
 	}
 }
 
@@ -253,8 +253,8 @@ func (m *member) Due(l *pipeline.Link) {
 	}
 }
 
-// Drained closes a connection to a former master. A switch may have drained a connection that is lent, to a server that is the master
-// again by now.
+// Drained places a returned member. A connection to a former master is closed, even while lent; it stays open if its
+// server has become the master again.
 func (m *member) Drained(l *pipeline.Link) {
 	m.p.mu.Lock()
 	outdated := m.p.outdatedLocked(l.Addr)

@@ -33,7 +33,7 @@ type handshake struct {
 	cfg            *Config
 	master         bool   // require the role of a master
 	user, password string // never without a user
-	manner
+	variant
 	name      string // of the connection
 	role      string // from the reply to HELLO
 	pushes    []resp.Value
@@ -81,12 +81,13 @@ func (h *handshake) run() (proto int, err error) {
 	return 2, h.introduce(h.steps2())
 }
 
-// plainer returns the manner of the next dial after the server has closed the connection: without the commands that
-// the server may not have understood.
-func (h *handshake) plainer() manner {
-	return manner{hello: h.hello && (h.greeted || h.cfg.Protocol == 3)}
+// fallback returns the variant without the commands that made the server close the connection: without the identity,
+// and without HELLO unless it was answered or is required.
+func (h *handshake) fallback() variant {
+	return variant{hello: h.hello && (h.greeted || h.cfg.Protocol == 3)}
 }
 
+// introduce sends steps and checks the replies.
 func (h *handshake) introduce(steps []step) error {
 	if err := h.write(steps); err != nil {
 		return err
@@ -144,6 +145,7 @@ func (h *handshake) steps2() []step {
 	return h.appendCommon(steps)
 }
 
+// appendCommon appends the commands behind HELLO or AUTH. A refusal of the names added by Pool.Introduce is ignored.
 func (h *handshake) appendCommon(steps []step) []step {
 	if h.cfg.DB != 0 {
 		steps = append(steps, step{cmd: resp.Cmd("SELECT", h.cfg.DB)})
@@ -229,7 +231,7 @@ func (h *handshake) checkRole(v resp.Value) error {
 	return nil
 }
 
-// read returns the next reply, and keeps pushes received before it in h.pushes.
+// read returns the next reply, and appends the pushes in front of it to h.pushes.
 func (h *handshake) read() (resp.Value, error) {
 	for {
 		v, err := h.r.Read()

@@ -25,7 +25,7 @@ func Open(ctx context.Context, cfg Config) (*Pool, error) {
 	if policy.Attempts == 0 && p.resolver == nil {
 		policy.Attempts = openAttempts
 	}
-	a := attempts{policy: &policy}
+	a := retryBudget{policy: &policy}
 	for {
 		_, err := p.sharedConns[0].get(ctx, nil)
 		if err == nil {
@@ -64,12 +64,12 @@ func New(cfg Config) (*Pool, error) {
 }
 
 // Do sends a command, given as name and arguments, and returns the reply. Arguments are strings, []byte, bools,
-// integers, floats and slices of these, as for resp.Cmd; Do keeps none of them. An error reply is returned as a resp.Error; a null
-// reply is a value.
+// integers, floats and slices of these, as for resp.Cmd; Do keeps none of them. An error reply is returned as a
+// resp.Error; a null reply is a value.
 func (p *Pool) Do(ctx context.Context, args ...any) (resp.Value, error) {
 	var short [512]byte
-	q, x, r, room, err := encode(short[:0], args)
-	defer room.leave()
+	q, x, r, long, err := encode(short[:0], args)
+	defer long.release()
 	if err == nil {
 		err = r.refuse(shared)
 	}
@@ -189,7 +189,8 @@ func (p *Pool) CloseFor(cause error) error {
 	return nil
 }
 
-// goWhileOpen calls run in a goroutine, with a context that ends when the Pool is closed. The error is that of a closed Pool.
+// goWhileOpen calls run in a goroutine, with a context that ends when the Pool is closed. It returns the cause of Close,
+// and does not call run, if the Pool is closed already.
 func (p *Pool) goWhileOpen(run func(ctx context.Context)) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

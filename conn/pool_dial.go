@@ -15,9 +15,9 @@ import (
 // dialsAtOnce limits the concurrent dials of a Pool.
 const dialsAtOnce = 2
 
-// dial makes a link for an owner, in a goroutine counted by p.wg. It waits for its turn and, after failed dials, for
-// the backoff. It returns nil and no error if wanted, called with mu held, then reports that no caller needs the link
-// any more.
+// dial makes a link for an owner. It waits for one of dialTokens and, after failed dials, for the backoff. It then calls
+// wanted with mu held, and returns nil and no error if no caller needs the link any more. A goroutine counted by p.wg
+// must call dial.
 func (p *Pool) dial(o pipeline.Owner, exclusive bool, wanted func() bool) (*pipeline.Link, error) {
 	if p.isClosed() {
 		return nil, p.cause()
@@ -43,7 +43,7 @@ func (p *Pool) dial(o pipeline.Owner, exclusive bool, wanted func() bool) (*pipe
 		s.HangUp()
 		return nil, &Error{Op: "dial", Addr: s.Addr, Err: sentinel.ErrSwitched}
 	}
-	l := pipeline.New(s, p.cfg.link(!exclusive), o, &p.wg)
+	l := pipeline.New(s, p.cfg.linkConfig(!exclusive), o, &p.wg)
 	p.links[l] = s.Named
 	if !exclusive && p.name() != s.Name { // changed since the handshake
 		p.renameLocked(l)
@@ -51,7 +51,7 @@ func (p *Pool) dial(o pipeline.Owner, exclusive bool, wanted func() bool) (*pipe
 	return l, nil
 }
 
-// dialInTurn returns a session, or nil if no caller needs one any more.
+// dialInTurn is dial without the link: it returns a session, or nil and no error if no caller needs one any more.
 func (p *Pool) dialInTurn(ctx context.Context, exclusive bool, wanted func() bool) (*pipeline.Session, error) {
 	select {
 	case p.dialTokens <- struct{}{}:

@@ -33,7 +33,7 @@ type Pool struct {
 	pushes      *pushes
 	dialTokens  chan struct{} // holds a token per dial in progress
 
-	life context.Context // of dials and of what follows the sentinels; ended under mu, by Close
+	life context.Context // of dials, and of the goroutines of the resolver; ended under mu, by Close
 	end  context.CancelCauseFunc
 
 	wg      sync.WaitGroup // counts all goroutines
@@ -63,7 +63,7 @@ type health struct {
 // sharedDial is one dial of a shared connection, for all callers that wait for it.
 type sharedDial struct {
 	done    chan struct{}  // closed when the dial has ended
-	waiting int            // number of waiting callers; guarded by the Pool's mu
+	waiting int            // number of waiting callers, and of calls of dialAnywayLocked; guarded by the Pool's mu
 	link    *pipeline.Link // constant after done is closed, like err
 	err     error
 }
@@ -78,12 +78,13 @@ type sharedConn struct {
 	misrouted
 }
 
-// misrouted records connections to a server that replied READONLY or NOAUTH.
+// misrouted records the links on which the server replied READONLY or NOAUTH, perhaps because the address leads to the
+// wrong server: see replace.
 type misrouted struct {
 	suspect *pipeline.Link // the last such link
-	times   int            // such links in a row
+	links   int            // number of such links in a row, each within rejectionMemory of the one before
 	last    time.Time      // time of suspect's first such reply
-	recheck time.Time      // no dial in place of suspect before this time
+	recheck time.Time      // earliest time of another dial in place of suspect
 }
 
 // ready returns the current link, or nil if it has failed or is missing.
@@ -112,7 +113,7 @@ type lending struct {
 	lent    int       // includes connections being drained
 	dialing int
 	queue   list.List     // of *borrower, first come first served
-	acked   time.Duration // typical time of a batch that ends in WAIT
+	ackTime time.Duration // typical time of a batch that ends in WAIT
 }
 
 // member is an exclusive connection, and the owner of its link. The Pool's mu guards all fields except l.
@@ -138,14 +139,14 @@ const (
 // borrower is a caller waiting for a connection. The Pool's mu guards its fields until ready is closed; afterwards
 // they are constant.
 type borrower struct {
-	ready chan struct{} // closed after setting m or err
-	m     *member
-	err   error
-	tries attempts
+	ready  chan struct{} // closed after setting m or err
+	m      *member
+	err    error
+	budget retryBudget
 }
 
-// openLocked returns the number of exclusive connections, including dials in progress.
-func (p *Pool) openLocked() int { return len(p.idle) + p.lent + p.dialing }
+// openConnsLocked returns the number of exclusive connections, including dials in progress.
+func (p *Pool) openConnsLocked() int { return len(p.idle) + p.lent + p.dialing }
 
 // outdatedLocked reports whether addr is not the address of the known master.
 func (p *Pool) outdatedLocked(addr string) bool {
@@ -205,7 +206,7 @@ func (p *Pool) Stats() Stats {
 
 func (p *Pool) countLocked() Stats {
 	s := Stats{
-		Open:       p.openLocked(),
+		Open:       p.openConnsLocked(),
 		Idle:       len(p.idle),
 		Lent:       p.lent,
 		Dialing:    p.dialing,

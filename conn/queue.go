@@ -29,7 +29,7 @@ type Queue struct {
 }
 
 // Result is the outcome of a command in a [Queue], converted to T by [resp.As]. Many goroutines may read it after Run.
-// The zero Result returns the error of one whose Queue was not run.
+// Before Run, and for the zero Result, the methods return an error.
 type Result[T any] struct{ outcome }
 
 // outcome is the reply to a command, or the reason why there is none.
@@ -57,14 +57,14 @@ func AddCommand[T any](q *Queue, cmd resp.Command) *Result[T] {
 	return r
 }
 
-// Get returns the reply as a T, or the reason why there is none: an error reply, a reply of another form, or the error
-// of the connection, which tells whether the command ran. Before Run it returns an error.
+// Get returns the reply as a T. The error is an error reply, the error of the conversion, or the error of the connection,
+// by which [SafeToRetry] knows whether the command may have run.
 func (r *Result[T]) Get() (T, error) { return resp.As[T](r.Value()) }
 
 // Maybe is Get for a key that may be missing; see [resp.Maybe].
 func (r *Result[T]) Maybe() (t T, ok bool, err error) { return resp.Maybe[T](r.Value()) }
 
-// Value returns the reply as it came. An error reply is the error.
+// Value returns the reply without a conversion. An error reply is returned as the error.
 func (r *Result[T]) Value() (resp.Value, error) {
 	switch {
 	case !r.ran:
@@ -82,7 +82,8 @@ func (q *Queue) Len() int { return len(q.cmds) }
 // commands of the queue run even if one of them fails. Run returns one of these errors:
 //
 //   - the error of SendBatch, if the outcome of any command is unknown; each Result has the outcome of its command.
-//     If the client refuses a command ([ErrRefused]), no command runs, and the error has the number and the name of it.
+//     If the client refuses a command ([ErrRefused]), no command runs, and the error contains the command's number and
+//     name.
 //   - the first error reply, with the number and the name of its command.
 func (q *Queue) Run(ctx context.Context, d Doer) error { return q.run(ctx, d.SendBatch) }
 
@@ -126,7 +127,7 @@ func (o *outcome) nameOf(cmd resp.Command) string {
 }
 
 // Outcome returns the outcome of command i after SendBatch of any Doer has returned values and err: the reply, which may
-// be an error value, or the reason why there is none. With a cluster the outcomes behind an unknown one may be known too.
+// be an error value, or the reason for a missing reply. err may be [Outcomes], with replies to more commands than values.
 func Outcome(values []resp.Value, err error, i int) (resp.Value, error) {
 	if i < len(values) {
 		return values[i], nil

@@ -85,7 +85,7 @@ func ruleOfEncoded(b []byte) rule {
 	r := ruleOf(name)
 	switch r {
 	case blocksWith:
-		if _, ok := behindBlock(arguments); ok {
+		if _, ok := afterBlock(arguments); ok {
 			return blocks
 		}
 		return plain
@@ -109,8 +109,9 @@ func ruleOfEncoded(b []byte) rule {
 // ruleOfCommand returns the rule of cmd, whose Err is nil.
 func ruleOfCommand(cmd *resp.Command) rule { return ruleOfEncoded(viewOf(cmd.Encoded())) }
 
-// behindBlock returns the arguments behind BLOCK, and whether BLOCK is there. A group or a consumer may have that name.
-func behindBlock(arguments []byte) (rest []byte, ok bool) {
+// afterBlock returns the arguments after the option BLOCK of XREAD or XREADGROUP; ok is false without the option. A group
+// or a consumer called BLOCK is no option.
+func afterBlock(arguments []byte) (rest []byte, ok bool) {
 	names := 0 // number of next words that are a group or a consumer
 	for len(arguments) > 0 {
 		var w []byte
@@ -222,7 +223,7 @@ var ErrRefused = errors.New("refused by the client")
 // refused is the reason of a refusal. Its text is the text of the reason.
 type refused struct {
 	error
-	number int // of the command in its batch, from 1, or 0 if the reason is none of a single command of a batch
+	number int // number of the refused command in its batch, from 1; 0 outside of a batch
 }
 
 func (e refused) Is(target error) bool { return target == ErrRefused }
@@ -266,10 +267,9 @@ func isWait(name string) bool {
 	return strings.EqualFold(name, "wait") || strings.EqualFold(name, "waitaof")
 }
 
-// expect sets q.Wait: the server may keep back the answer as long as the timeouts in blocking commands together. expect
-// sets q.Blocks if the connection must not outlive a caller that leaves. It may where a batch only waits for replicas,
-// and not for ever.
-func (q *request) expect() {
+// setWait sets q.Wait to the sum of the timeouts in the blocking commands of q, and q.Blocks if there are any. WAIT and
+// WAITAOF with a timeout, in a batch, do not set q.Blocks: the connection soon becomes free by itself.
+func (q *request) setWait() {
 	note := func(encoded []byte) {
 		if ruleOfEncoded(encoded) != blocks {
 			return
@@ -290,8 +290,8 @@ func (q *request) expect() {
 	}
 }
 
-// blockTime returns the timeout in an encoded blocking command: Never without one, and for a timeout that the server
-// will refuse.
+// blockTime returns the timeout in an encoded blocking command. It returns Never without a timeout, and for a timeout that
+// the server will refuse.
 func blockTime(encoded []byte) time.Duration {
 	name, rest := cutWord(afterLine(encoded))
 	unit, text := time.Second, []byte(nil)
@@ -299,7 +299,7 @@ func blockTime(encoded []byte) time.Duration {
 	case "wait", "waitaof":
 		unit, text = time.Millisecond, lastWord(rest)
 	case "xread", "xreadgroup":
-		rest, _ = behindBlock(rest)
+		rest, _ = afterBlock(rest)
 		unit, text = time.Millisecond, firstWord(rest)
 	case "blmpop", "bzmpop":
 		text = firstWord(rest)
@@ -313,7 +313,7 @@ func blockTime(encoded []byte) time.Duration {
 	return pipeline.Never
 }
 
-// longestBlock is the timeout from which a blocking command has none.
+// longestBlock is the timeout from which blockTime returns Never.
 const longestBlock = 10 * 365 * 24 * time.Hour
 
 // firstWord returns the first argument, or nil without one.

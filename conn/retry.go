@@ -13,24 +13,24 @@ import (
 
 type contextKey uint8
 
-// NoTryAgain is the key of a context value. With the value true, a cluster returns TRYAGAIN to its caller at once.
-// Callers use it if they can split the command by keys: single keys are available while their slot migrates.
+// NoTryAgain is the key of a context value. With the value true, a cluster returns TRYAGAIN to its caller at once, for
+// callers that then send a command for each key: single keys are available while their slot migrates.
 const NoTryAgain contextKey = 0
 
-// Leaves is the key of a context value, a time.Time: the time from which the caller no longer needs the answer, which
-// need not be the context's deadline. If a batch that ends in WAIT would, judging by recent batches, be answered
-// after this time, and another caller waits for the connection, the batch is not sent: the call ends with its
-// context, and the error is ErrNotSent.
+// Leaves is the key of a context value, a time.Time: the time from which the caller no longer needs the answer. It may
+// differ from the context's deadline. A Pool does not send a batch that ends in WAIT if recent batches took longer than
+// the time left, and another caller waits for a connection. The call then waits for the end of its context, and the
+// error is ErrNotSent.
 const Leaves contextKey = 1
 
-// EverySentinel is the key of a context value. With the value true, [Pool.Succession] asks all known sentinels for an answer, not the first that
-// has one, and returns one with the replicas of all answers: a sentinel may learn of a new replica ten seconds later than another one, which
-// promotes the replica before. A sentinel that does not answer within 250 ms of the first answer is left out.
+// EverySentinel is the key of a context value. With the value true, [Pool.Succession] asks all known sentinels at once,
+// and returns the replicas of all answers within 250 ms of the first. Without it, the first answer is enough, though a
+// sentinel may learn of a new replica ten seconds after another sentinel, which may already promote the replica.
 const EverySentinel contextKey = 2
 
-// NoRepeat is the key of a context value. With the value true, a cluster returns the refusal of a command to its caller at once, in a batch as
-// the reply: the cluster follows no redirection and does not wait for a node to be ready, but learns from the refusal for the next command. In a
-// batch, a refused command then holds up no other, even if the redirection leads to a node that hangs.
+// NoRepeat is the key of a context value. With the value true, a cluster returns the refusal of a command to its caller
+// at once, in a batch as the reply. The cluster notes what the refusal says of the topology, but follows no redirection
+// and waits for no node. So in a batch, commands do not wait for a redirection to a node that hangs.
 const NoRepeat contextKey = 3
 
 // classify returns the verdict on any error of an attempt. connected reports whether the attempt had a connection.
@@ -44,7 +44,7 @@ func classify(err error, connected bool) netfail.Verdict {
 	case connected && transport:
 		return netfail.Again // no byte was written
 	case connected:
-		return netfail.Reply(err) // the server's error reply tells
+		return netfail.Reply(err) // err is the server's error reply
 	case transport:
 		return netfail.Dial(err) // nothing was sent; some errors of a dial are permanent
 	}
@@ -62,37 +62,37 @@ func (r *Retry) dialPause(n int) time.Duration {
 	return netfail.Shortened(netfail.Doubled(2*n, r.MinBackoff, r.MaxBackoff), 4)
 }
 
-// attempts is the budget of one call, for dials and repetitions.
-type attempts struct {
+// retryBudget limits the failed attempts of one call: dials and commands together.
+type retryBudget struct {
 	policy *Retry
 	made   int            // failed attempts
 	start  time.Time      // time of the first failure; zero before
-	over   bool           // no attempt is left
+	spent  bool           // no further attempt is allowed
 	stale  *pipeline.Link // link that this call must not use again
 }
 
-// failed counts a failed attempt, and reports whether the call may make another attempt after pause.
-func (a *attempts) failed(pause time.Duration) bool {
+// countFailure counts a failed attempt, and reports whether the call may make another attempt after pause.
+func (a *retryBudget) countFailure(pause time.Duration) (more bool) {
 	now := time.Now()
 	if a.made == 0 {
 		a.start = now
 	}
 	a.made++
 	if most := a.policy.Attempts; most > 0 && a.made >= most {
-		a.over = true
+		a.spent = true
 	}
 	if most := a.policy.Budget; most > 0 && now.Sub(a.start)+pause >= most {
-		a.over = true
+		a.spent = true
 	}
-	return !a.over
+	return !a.spent
 }
 
 // pause returns the pause before the next attempt.
-func (a *attempts) pause() time.Duration { return a.policy.backoff(a.made) }
+func (a *retryBudget) pause() time.Duration { return a.policy.backoff(a.made) }
 
-// refusedTail returns the number of commands at the end of a batch that the server did not execute, according to the
-// replies. Repeating these commands does not change the order. A command is not repeated without the ASKING before
-// it. why is the reason of any refusal in the batch, preferably one that requires another connection.
+// refusedTail returns the number n of commands to repeat: the commands at the end of a batch that the server did not
+// execute, so that repeating them does not change the order. A command behind ASKING alone is not repeated. why is the
+// reason of a refusal anywhere in the batch, preferably one that requires another connection.
 func refusedTail(cmds []resp.Command, values []resp.Value) (n int, why error) {
 	for i := range values {
 		err := values[i].Err()

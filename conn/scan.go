@@ -23,12 +23,12 @@ import (
 //
 // If d is a cluster, Scan goes through the keys of all its masters, one master after the other.
 //
-// Scan asks for the next keys when those before have been taken, so the loop may take its time. It sends nothing more
-// after the loop has ended. A reply of another form is an error too. An error comes once, as the last step, with an empty key.
+// Scan sends the next command when the loop has consumed the keys of the last reply, and none after the loop has ended. So
+// the loop may take its time. An error ends the loop, in a last step with an empty key; a malformed reply is an error too.
 //
 // Scan promises what SCAN does: a key that exists from the first step to the last is yielded, possibly more than once.
-// Where another server takes over, or slots move, in the meantime, keys may be missing. In a cluster Scan ends with an
-// error if a master that it has not finished is replaced; begin anew then.
+// Keys may be missing if another server takes over or slots move in the meantime. In a cluster Scan ends with an error if
+// a master is replaced before Scan has finished with it: begin anew.
 func Scan(ctx context.Context, d Doer, args ...any) iter.Seq2[string, error] {
 	cluster, ok := d.(interface {
 		Doers(ctx context.Context) iter.Seq2[Doer, error]
@@ -184,7 +184,7 @@ func pageOf(v resp.Value, err error) (cursor string, page resp.Value, _ error) {
 	return cursor, page, err
 }
 
-// withCursor returns first with another cursor, which is the argument 0 at position 1 of SCAN, and 2 of the others.
+// withCursor returns first with another cursor, the argument behind SCAN, or behind the key of the other commands.
 func withCursor(first resp.Command, cursor string) resp.Command {
 	words := slices.Collect(first.Args())
 	if words[0] == "SCAN" {
@@ -205,9 +205,9 @@ func withCursor(first resp.Command, cursor string) resp.Command {
 //		fmt.Println(e.ID, e.Get("name"))
 //	}
 //
-// XRange asks for 1000 entries at a time, and for the next ones when those have been taken. Entries added in the meantime
-// are yielded too, so a loop to + may go on for as long as others add entries. A missing stream has none. An error comes
-// once, as the last step. For the reply to a single command see [resp.Entries].
+// XRange reads 1000 entries at a time, the next ones when the loop has consumed these. Entries added in the meantime are
+// yielded too, so a loop to + may go on for as long as others add entries. A missing stream has no entries. An error ends
+// the loop, in a last step. For the reply to a single command see [resp.Entries].
 func XRange(ctx context.Context, d Doer, key, first, last string) iter.Seq2[resp.Entry, error] {
 	const most = 1000
 	return func(yield func(resp.Entry, error) bool) {

@@ -18,7 +18,8 @@ const rejectionMemory = 10 * time.Second
 // recheckAfter is how long a fresh connection's READONLY or NOAUTH is believed before the next dial.
 const recheckAfter = time.Second
 
-// get returns the current link unless it is stale. Otherwise get waits for a dial, shared by all callers.
+// get returns the current link, unless it has failed or is stale, the link that the caller must not use again. Otherwise
+// get waits for a dial, which all callers share.
 func (s *sharedConn) get(ctx context.Context, stale *pipeline.Link) (*pipeline.Link, error) {
 	if l := s.ready(); l != nil && l != stale {
 		return l, nil
@@ -30,7 +31,7 @@ func (s *sharedConn) get(ctx context.Context, stale *pipeline.Link) (*pipeline.L
 	return s.await(ctx, d)
 }
 
-// await waits for a dial.
+// await waits for the end of d, as one of its waiting callers.
 func (s *sharedConn) await(ctx context.Context, d *sharedDial) (l *pipeline.Link, err error) {
 	trace := s.p.cfg.Trace
 	defer func(begin time.Time) { trace.waited(ctx, begin, s.p.cfg.Addr, false, err) }(time.Now())
@@ -46,7 +47,7 @@ func (s *sharedConn) await(ctx context.Context, d *sharedDial) (l *pipeline.Link
 	return nil, err
 }
 
-// join returns the dial to wait for, and starts one if necessary.
+// join makes the caller one of those waiting for a dial, which it starts if necessary.
 func (s *sharedConn) join(ctx context.Context, stale *pipeline.Link) (*sharedDial, error) {
 	p := s.p
 	p.mu.Lock()
@@ -67,7 +68,10 @@ func (s *sharedConn) join(ctx context.Context, stale *pipeline.Link) (*sharedDia
 	return d, nil
 }
 
-// dialLocked returns the dial in progress, and starts one if there is none.
+// dialAnywayLocked starts a dial that goes on even if no caller waits. It counts as a waiting caller that never leaves.
+func (s *sharedConn) dialAnywayLocked() { s.dialLocked().waiting++ }
+
+// dialLocked returns the dial in progress, and starts one if there is none. A dial ends early if no caller waits for it.
 func (s *sharedConn) dialLocked() *sharedDial {
 	if s.pending == nil {
 		d := &sharedDial{done: make(chan struct{})}
@@ -77,8 +81,8 @@ func (s *sharedConn) dialLocked() *sharedDial {
 	return s.pending
 }
 
-// redial dials a new link while callers wait for one. The old link, if any, stays open until its commands are
-// answered.
+// redial makes a dial for the callers of d, and ends d. After success the old link, if any, stays open until its commands
+// are answered. After a failure the old link is due again soon, in case it has reached MaxAge.
 func (s *sharedConn) redial(d *sharedDial) {
 	p := s.p
 	for {
@@ -129,8 +133,8 @@ func (s *sharedConn) replace(l *pipeline.Link, why error) bool {
 	return again
 }
 
-// replaceUpTo is like replace, and gives up after more than most fresh links in a row with the same reply. first
-// reports whether l is the first such link.
+// replaceUpTo is replace for up to most links in a row that get the reply: after more, the reply is believed. first
+// reports whether l is the first of the row, in its first call.
 func (s *sharedConn) replaceUpTo(l *pipeline.Link, most int) (again, first bool) {
 	p := s.p
 	p.mu.Lock()
@@ -142,21 +146,21 @@ func (s *sharedConn) replaceUpTo(l *pipeline.Link, most int) (again, first bool)
 	switch {
 	case news:
 		if now.Sub(s.last) > rejectionMemory {
-			s.times = 0
+			s.links = 0
 		}
 		s.suspect, s.last = l, now
-		s.times++
+		s.links++
 	case s.pending != nil:
-		return true, false
+		return true, false // l is being replaced
 	case now.Before(s.recheck):
-		return false, false
+		return false, false // believe the reply for now
 	}
 	s.recheck = now.Add(recheckAfter)
-	if news && s.times > most {
+	if news && s.links > most {
 		return false, false
 	}
-	s.dialLocked().waiting++
-	return true, news && s.times == 1
+	s.dialAnywayLocked()
+	return true, news && s.links == 1
 }
 
 func (s *sharedConn) Push(_ *pipeline.Link, v resp.Value) { s.p.pushes.add(v) }
@@ -166,7 +170,7 @@ func (s *sharedConn) Due(l *pipeline.Link) {
 	s.p.mu.Lock()
 	defer s.p.mu.Unlock()
 	if !s.p.isClosed() && s.current.Load() == l {
-		s.dialLocked().waiting++
+		s.dialAnywayLocked()
 	}
 }
 
@@ -191,11 +195,11 @@ func (p *Pool) send(ctx context.Context, s *sharedConn, q request, x pipeline.Te
 	})
 }
 
-// retried calls send with a link of s until send succeeds, or no further attempt at q is allowed.
+// retried calls send with a link of s until send succeeds, or retryOrFail ends the call of q.
 func retried[T any](ctx context.Context, s *sharedConn, q request, send func(context.Context, *pipeline.Link) (T, error)) (none T, _ error) {
 	p := s.p
 	ctx, traced := p.cfg.Trace.enter(ctx, q)
-	a := attempts{policy: &p.cfg.Retry}
+	a := retryBudget{policy: &p.cfg.Retry}
 	for {
 		l, err := s.get(ctx, a.stale)
 		v := none
@@ -214,10 +218,10 @@ func retried[T any](ctx context.Context, s *sharedConn, q request, send func(con
 	}
 }
 
-// sendBatch sends cmds. It repeats them while no byte has been written, and then the commands at the end that the server did
-// not execute.
+// sendBatch sends cmds. It repeats the whole batch if no byte was written, and otherwise only commands at the end that
+// the server did not execute.
 func (p *Pool) sendBatch(ctx context.Context, s *sharedConn, cmds []resp.Command, traced *Call) (values []resp.Value, _ error) {
-	a := attempts{policy: &p.cfg.Retry}
+	a := retryBudget{policy: &p.cfg.Retry}
 	for begin := 0; ; { // the first command to send
 		l, err := s.get(ctx, a.stale)
 		var replies []resp.Value
@@ -228,7 +232,7 @@ func (p *Pool) sendBatch(ctx context.Context, s *sharedConn, cmds []resp.Command
 		why := err
 		switch {
 		case l == nil || SafeToRetry(err): // nothing was sent
-		case err != nil:
+		case err != nil: // some may have run
 			return append(values[:begin], replies...), err
 		default:
 			if values == nil {
@@ -254,9 +258,9 @@ func (p *Pool) sendBatch(ctx context.Context, s *sharedConn, cmds []resp.Command
 	}
 }
 
-// retryOrFail decides after the failure err of an attempt to send q. l is the connection used, or nil without one.
-// retryOrFail waits for the backoff and returns nil for another attempt, or returns the error for the caller.
-func (p *Pool) retryOrFail(ctx context.Context, a *attempts, s *sharedConn, l *pipeline.Link, q request, err error) error {
+// retryOrFail decides after an attempt to send q has failed with err. l is the connection used, or nil without one.
+// For another attempt, retryOrFail waits for the backoff and returns nil. Otherwise it returns the error for the caller.
+func (p *Pool) retryOrFail(ctx context.Context, a *retryBudget, s *sharedConn, l *pipeline.Link, q request, err error) error {
 	pause := a.pause()
 	verdict := classify(err, l != nil)
 	switch {
@@ -270,7 +274,7 @@ func (p *Pool) retryOrFail(ctx context.Context, a *attempts, s *sharedConn, l *p
 	case a.made == 0 && SafeToRetry(err):
 		pause = 0 // the link failed while idle: try a new one at once
 	}
-	if verdict == netfail.Final || ctx.Err() != nil || !a.failed(pause) {
+	if verdict == netfail.Final || ctx.Err() != nil || !a.countFailure(pause) {
 		return p.finalError(l, q, err)
 	}
 	p.retries.Add(1)

@@ -13,7 +13,7 @@ import (
 )
 
 // Stream is one connection for pub/sub, MONITOR and similar protocols: it does not match replies to commands. A
-// Stream has no goroutine and never sends anything by itself. One goroutine at a time may call Read; many goroutines
+// Stream has no goroutine and never sends anything by itself, not even a PING. One goroutine at a time may call Read; many goroutines
 // may call the other methods at once.
 type Stream struct {
 	// Constant after DialStream.
@@ -187,7 +187,8 @@ func dialServer(ctx context.Context, cfg *Config) (*pipeline.Session, error) {
 	return dial(ctx, cfg, false)
 }
 
-// newResolver returns a resolver of the master for cfg, which must have its defaults. onSwitch may be nil, and without Succession also start.
+// newResolver returns a resolver of the master for cfg, which must have its defaults. start is sentinel.Config.Go, and
+// onSwitch is OnSwitch; both may be nil for a resolver that only dials.
 func newResolver(cfg *Config, onSwitch func(from, to string, seq uint64), start func(run func(ctx context.Context)) error) *sentinel.Resolver {
 	s := &cfg.Sentinel
 	return sentinel.New(sentinel.Config{
@@ -196,12 +197,12 @@ func newResolver(cfg *Config, onSwitch func(from, to string, seq uint64), start 
 		Timeout:      s.Timeout,
 		PollInterval: s.PollInterval,
 		PingInterval: cfg.PingInterval,
-		Map:          s.mapped,
+		Map:          s.dialAddr,
 		Dial: func(ctx context.Context, announced string) (*pipeline.Session, error) {
-			return dial(ctx, cfg.server(announced), true)
+			return dial(ctx, cfg.serverConfig(announced), true)
 		},
 		Ask: func(ctx context.Context, announced, addr string) (sentinel.Stream, error) {
-			at := cfg.sentinel(announced, addr)
+			at := cfg.sentinelConfig(announced, addr)
 			s, err := dial(ctx, at, false)
 			if err != nil {
 				return nil, err

@@ -11,13 +11,14 @@ import (
 // time; a dead one may be the reason of the failover.
 const switchGrace = 250 * time.Millisecond
 
-// replaced reports whether the sentinels have named a master other than the server at addr.
-func (p *Pool) replaced(addr string) bool {
+// isFormerMaster reports whether the sentinels have named a master other than the server at addr.
+func (p *Pool) isFormerMaster(addr string) bool {
 	return p.resolver != nil && p.resolver.Known() != addr
 }
 
-// switched replaces all connections after a change of the master. Commands sent on old connections may still be
-// answered. With the first master, switched starts the goroutines that follow the sentinels.
+// switched records the master, the change number seq of the resolver, and replaces the connections to a former master.
+// Commands sent on these are answered within switchGrace or fail. With the first master, switched starts the goroutines
+// that follow the sentinels.
 func (p *Pool) switched(from, to string, seq uint64) {
 	p.mu.Lock()
 	if p.isClosed() || seq <= p.seq {
@@ -50,12 +51,13 @@ func (p *Pool) switched(from, to string, seq uint64) {
 	}
 }
 
-// leaveOutdatedLocked replaces the shared connections to a former master, and returns all links and streams to it, for the caller to end.
+// leaveOutdatedLocked takes the shared connections to a former master out of use and dials others. It returns all links
+// and streams to the former master, for the caller to end.
 func (p *Pool) leaveOutdatedLocked() (links []*pipeline.Link, streams []*Stream) {
 	for _, s := range p.sharedConns {
 		if l := s.current.Load(); l != nil && p.outdatedLocked(l.Addr) {
 			s.current.Store(nil)
-			s.dialLocked().waiting++
+			s.dialAnywayLocked()
 		}
 	}
 	for l := range p.links {

@@ -183,7 +183,7 @@ type Call struct {
 // callKey is the key of the Call in the context of its commands.
 const callKey contextKey = 2
 
-// callContext is the context of the commands of a Call. The Call is a part of it, because every run of a script has both.
+// callContext is the context of the commands of a Call. It contains the Call to save an allocation in each run of a script.
 type callContext struct {
 	context.Context
 	call Call
@@ -196,9 +196,8 @@ func (c *callContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// StartCall begins a call of several commands on d, for packages that send more than one command for a call of theirs:
-// the commands under the returned context are attempts of the call, and are not reported on their own. The caller
-// must call End.
+// StartCall begins a call on d, for packages that may send several commands for one call of their own. Commands under the
+// returned context count as attempts of this call and are not reported by themselves. The caller must call End.
 //
 // The Call is nil if d has no Trace, or if ctx belongs to a call already.
 func StartCall(ctx context.Context, d Doer, start CommandStart) (context.Context, *Call) {
@@ -258,27 +257,27 @@ func (c *Call) End(ctx context.Context, err error) {
 	c.trace.CommandEnd(ctx, end)
 }
 
-// method is a method call of a Pool or Conn: a Call, or a part of the Call to which its context belongs. The Call is nil
-// without a Trace.
-type method struct {
+// tracedCall is a method call of a Pool or Conn. If its context belongs to a Call of StartCall, part is set and the method
+// call is an attempt of that Call. Otherwise it has a Call of its own. The Call is nil without a Trace.
+type tracedCall struct {
 	*Call
 	part bool
 }
 
 // enter begins a method call of a Pool or Conn.
-func (t *Trace) enter(ctx context.Context, q request) (context.Context, method) {
+func (t *Trace) enter(ctx context.Context, q request) (context.Context, tracedCall) {
 	if !t.wantsCommands() {
-		return ctx, method{}
+		return ctx, tracedCall{}
 	}
 	if whole, ok := ctx.Value(callKey).(*Call); ok {
-		return ctx, method{whole, true}
+		return ctx, tracedCall{whole, true}
 	}
 	call := new(Call)
-	return call.start(ctx, t, q.describe()), method{call, false}
+	return call.start(ctx, t, q.describe()), tracedCall{call, false}
 }
 
 // End ends the Call, unless m is a part of it.
-func (m method) End(ctx context.Context, err error) {
+func (m tracedCall) End(ctx context.Context, err error) {
 	if !m.part {
 		m.Call.End(ctx, err)
 	}

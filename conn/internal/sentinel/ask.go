@@ -13,14 +13,14 @@ import (
 
 // answer is a sentinel's description of the master and of the other sentinels.
 type answer struct {
-	master    string  // announced address; never empty
-	epoch     int64   // epoch of the configuration; below 0 if missing
-	sentinels []place // of the other sentinels
+	master    string         // announced address; never empty
+	epoch     int64          // epoch of the configuration; below 0 if missing
+	sentinels []sentinelAddr // of the other sentinels
 }
 
-// place is the address of a sentinel: as announced, and as changed by Config.Map for the dial. A sentinel of Config.Addrs has the same
-// address twice.
-type place struct{ announced, addr string }
+// sentinelAddr is the address of a sentinel: as announced, and as changed by Config.Map for the dial. For a sentinel of
+// Config.Addrs both are the same.
+type sentinelAddr struct{ announced, addr string }
 
 // older reports whether the answer was given before the failover to m.
 func (a answer) older(m master) bool { return a.epoch >= 0 && a.epoch < m.epoch }
@@ -33,31 +33,31 @@ func (a answer) newer(b answer) answer {
 	return a
 }
 
-// question asks the sentinel at a place for the master, and learns the other sentinels.
-func (f *Resolver) question(ctx context.Context, at place) (answer, error) {
-	name := f.cfg.Master
-	replies, err := f.put(ctx, at,
+// askMaster asks the sentinel at an address for the master, and learns the other sentinels.
+func (r *Resolver) askMaster(ctx context.Context, at sentinelAddr) (answer, error) {
+	name := r.cfg.Master
+	replies, err := r.roundTrip(ctx, at,
 		resp.Cmd("SENTINEL", "get-master-addr-by-name", name),
 		resp.Cmd("SENTINEL", "master", name),
 		resp.Cmd("SENTINEL", "sentinels", name))
 	if err != nil {
 		return answer{}, err
 	}
-	a, err := f.understand(replies)
+	a, err := r.parseAnswer(replies)
 	if err != nil {
-		return answer{}, f.cfg.Failure(at.addr, err)
+		return answer{}, r.cfg.Failure(at.addr, err)
 	}
-	f.learn(at, a)
+	r.learn(at, a)
 	return a, nil
 }
 
-// put sends all questions at once to the sentinel at a place, over a new connection, and returns the replies within
-// Config.Timeout. The error is one of Config.Failure or Config.Ask.
-func (f *Resolver) put(ctx context.Context, at place, questions ...resp.Command) ([]resp.Value, error) {
-	cause := fmt.Errorf("no answer of the sentinel within %v: %w", f.cfg.Timeout, context.DeadlineExceeded)
-	ctx, cancel := context.WithTimeoutCause(ctx, f.cfg.Timeout, cause)
+// roundTrip sends all questions at once to the sentinel at an address, over a new connection, and returns the replies. It
+// takes Config.Timeout at most. The error comes from Config.Failure or Config.Ask.
+func (r *Resolver) roundTrip(ctx context.Context, at sentinelAddr, questions ...resp.Command) ([]resp.Value, error) {
+	cause := fmt.Errorf("no answer of the sentinel within %v: %w", r.cfg.Timeout, context.DeadlineExceeded)
+	ctx, cancel := context.WithTimeoutCause(ctx, r.cfg.Timeout, cause)
 	defer cancel()
-	stream, err := f.cfg.Ask(ctx, at.announced, at.addr)
+	stream, err := r.cfg.Ask(ctx, at.announced, at.addr)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (f *Resolver) put(ctx context.Context, at place, questions ...resp.Command)
 	}
 	_ = stream.Close()
 	if err != nil {
-		return nil, f.cfg.Failure(at.addr, err)
+		return nil, r.cfg.Failure(at.addr, err)
 	}
 	return replies, nil
 }
@@ -91,27 +91,27 @@ func converse(ctx context.Context, stream Stream, questions []resp.Command) ([]r
 	return replies, nil
 }
 
-// understand parses the replies to the commands of question.
-func (f *Resolver) understand(replies []resp.Value) (answer, error) {
+// parseAnswer parses the replies to the commands of askMaster.
+func (r *Resolver) parseAnswer(replies []resp.Value) (answer, error) {
 	if err := replies[0].Err(); err != nil {
 		return answer{}, fmt.Errorf("SENTINEL: %w", err)
 	}
 	host, _ := replies[0].At(0).Text()
 	port, _ := replies[0].At(1).Text()
-	a := answer{master: announced(host, port), epoch: epochIn(replies[1])}
+	a := answer{master: joinAddr(host, port), epoch: epochIn(replies[1])}
 	if a.master == "" {
 		return answer{}, errUnknownMaster
 	}
 	for other := range replies[2].All() {
-		if addr := announcedIn(other); addr != "" && len(a.sentinels) < maxSentinels {
-			a.sentinels = append(a.sentinels, place{addr, f.cfg.Map(addr)})
+		if addr := addrIn(other); addr != "" && len(a.sentinels) < maxSentinels {
+			a.sentinels = append(a.sentinels, sentinelAddr{addr, r.cfg.Map(addr)})
 		}
 	}
 	return a, nil
 }
 
-// announcedIn returns the address in a sentinel's description of a server, or "".
-func announcedIn(v resp.Value) string { return announced(fieldOf(v, "ip"), fieldOf(v, "port")) }
+// addrIn returns the announced address in a sentinel's description of a server, or "".
+func addrIn(v resp.Value) string { return joinAddr(fieldOf(v, "ip"), fieldOf(v, "port")) }
 
 // epochIn returns the epoch in a sentinel's description of a master; below 0 if missing. An answer without an epoch is never
 // preferred.
@@ -123,8 +123,8 @@ func epochIn(v resp.Value) int64 {
 	return n
 }
 
-// announced returns the address made of a sentinel's host and port, or "" if they are malformed.
-func announced(host, port string) string {
+// joinAddr returns the address made of the host and port in a sentinel's reply, or "" if they are malformed.
+func joinAddr(host, port string) string {
 	const longestName = 255
 	n, err := strconv.ParseUint(port, 10, 16)
 	if err != nil || n == 0 || host == "" || len(host) > longestName {

@@ -12,7 +12,7 @@ import (
 // furtherFor is the time for all other sentinels, after the first answer about the replicas.
 const furtherFor = 250 * time.Millisecond
 
-// inquiry is a round of questions about the replicas. Its end does not depend on the callers that wait for it.
+// inquiry is a round of questions about the replicas, in a goroutine of its own: callers that leave do not end it.
 type inquiry struct {
 	done chan struct{}
 
@@ -22,42 +22,42 @@ type inquiry struct {
 	err   error
 }
 
-// inquiries has the inquiries of one sort: of the first sentinel with an answer, or of every sentinel. The Resolver's mu guards inquiries.
+// inquiries is the state of the inquiries of one sort: until one sentinel has a usable answer, or with all sentinels
+// asked. The Resolver's mu guards it.
 type inquiries struct {
-	last      Succession // the last answer; without Asked before the first
+	last      Succession // the last answer; Asked is zero before the first
 	underWay  *inquiry   // nil for none
-	failed    int        // inquiries in a row
+	failed    int        // failed inquiries in a row
 	notBefore time.Time  // earliest time of the next inquiry
 }
 
 // knownLocked returns the last answer, if it is about the known master and was asked for at since or later.
-func (f *Resolver) knownLocked(since time.Time, every bool) (Succession, bool) {
-	last := f.ofEvery.last
-	if !every && f.ofOne.last.Asked.After(last.Asked) {
-		last = f.ofOne.last
+func (r *Resolver) knownLocked(since time.Time, every bool) (Succession, bool) {
+	last := r.ofEvery.last
+	if !every && r.ofOne.last.Asked.After(last.Asked) {
+		last = r.ofOne.last
 	}
-	last.Changes = f.master.seq
-	return last, !last.Asked.IsZero() && last.Addr == f.master.addr && !last.Asked.Before(since)
+	last.Changes = r.master.seq
+	return last, !last.Asked.IsZero() && last.Addr == r.master.addr && !last.Asked.Before(since)
 }
 
 // Succession returns a sentinel's answer to a question sent at since or later; for a zero since the last answer is
-// enough. Answers of a sentinel without a majority, back from a partition for less than two seconds, started less than four seconds ago, cut off
-// from the master, or with another master than the known one do not count.
+// enough. opinion.read and combine decide which answers count.
 //
 // With every, all sentinels are asked at once, and the replicas in any answer within furtherFor of the first count.
-func (f *Resolver) Succession(ctx context.Context, since time.Time, every bool) (Succession, error) {
+func (r *Resolver) Succession(ctx context.Context, since time.Time, every bool) (Succession, error) {
 	for {
-		f.mu.Lock()
-		s, known := f.knownLocked(since, every)
-		f.mu.Unlock()
+		r.mu.Lock()
+		s, known := r.knownLocked(since, every)
+		r.mu.Unlock()
 		if known {
 			return s, nil
 		}
-		q := f.inquiry(every)
+		q := r.inquiry(every)
 		select {
 		case <-q.done:
 		case <-ctx.Done():
-			return Succession{}, f.failure(netfail.Ended(ctx))
+			return Succession{}, r.failure(netfail.Ended(ctx))
 		}
 		if !q.begin.Before(since) {
 			return q.s, q.err
@@ -66,93 +66,93 @@ func (f *Resolver) Succession(ctx context.Context, since time.Time, every bool) 
 }
 
 // inquiry returns the inquiry under way, or begins one.
-func (f *Resolver) inquiry(every bool) *inquiry {
-	f.mu.Lock()
-	i := f.inquiriesOf(every)
+func (r *Resolver) inquiry(every bool) *inquiry {
+	r.mu.Lock()
+	i := r.inquiriesOf(every)
 	q := i.underWay
 	if q != nil {
-		f.mu.Unlock()
+		r.mu.Unlock()
 		return q
 	}
 	q = &inquiry{done: make(chan struct{})}
 	i.underWay = q
-	f.mu.Unlock()
-	if err := f.cfg.Go(func(ctx context.Context) { f.inquireReplicas(ctx, q, every) }); err != nil {
+	r.mu.Unlock()
+	if err := r.cfg.Go(func(ctx context.Context) { r.inquireReplicas(ctx, q, every) }); err != nil {
 		q.begin = time.Now()
-		f.conclude(q, i, Succession{}, err)
+		r.conclude(q, i, Succession{}, err)
 	}
 	return q
 }
 
-func (f *Resolver) inquiriesOf(every bool) *inquiries {
+func (r *Resolver) inquiriesOf(every bool) *inquiries {
 	if every {
-		return &f.ofEvery
+		return &r.ofEvery
 	}
-	return &f.ofOne
+	return &r.ofOne
 }
 
 // inquireReplicas carries out an inquiry, after a pause that grows with the number of failed ones.
-func (f *Resolver) inquireReplicas(ctx context.Context, q *inquiry, every bool) {
-	i := f.inquiriesOf(every)
-	f.mu.Lock()
-	pause, changed := time.Until(i.notBefore), f.changed
-	f.mu.Unlock()
+func (r *Resolver) inquireReplicas(ctx context.Context, q *inquiry, every bool) {
+	i := r.inquiriesOf(every)
+	r.mu.Lock()
+	pause, changed := time.Until(i.notBefore), r.changed
+	r.mu.Unlock()
 	_ = netfail.Sleep(ctx, pause, changed, ErrSwitched) // a new master is asked about at once
 	q.begin = time.Now()
-	ask := f.askInTurn
+	ask := r.replicasInTurn
 	if every {
-		ask = f.askAll
+		ask = r.replicasFromAll
 	}
-	s, err := f.verdict(ask(ctx))
+	s, err := r.combine(ask(ctx))
 	if ctx.Err() != nil {
 		err = netfail.Ended(ctx)
 	} else if err != nil {
 		err = fmt.Errorf("asking the sentinels for replicas: %w", err)
 	}
-	f.conclude(q, i, s, err)
+	r.conclude(q, i, s, err)
 }
 
 // conclude records the outcome of an inquiry, and sets Bare.
-func (f *Resolver) conclude(q *inquiry, i *inquiries, s Succession, err error) {
+func (r *Resolver) conclude(q *inquiry, i *inquiries, s Succession, err error) {
 	defer close(q.done)
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	i.underWay = nil
 	if err != nil {
-		q.err = f.failure(err)
+		q.err = r.failure(err)
 		i.notBefore = time.Now().Add(netfail.Backoff(i.failed, minRoundPause, maxRoundPause))
 		i.failed++
 		return
 	}
-	if f.ofOne.last.Asked.IsZero() && f.ofEvery.last.Asked.IsZero() {
-		f.firstMaster = s.Master
+	if r.ofOne.last.Asked.IsZero() && r.ofEvery.last.Asked.IsZero() {
+		r.firstMaster = s.Master
 	}
-	f.hadReplica = f.hadReplica || s.Replicas > 0
-	s.Bare = !f.hadReplica && s.Master == f.firstMaster
+	r.hadReplica = r.hadReplica || s.Replicas > 0
+	s.Bare = !r.hadReplica && s.Master == r.firstMaster
 	q.s, i.last, i.failed, i.notBefore = s, s, 0, time.Time{}
 }
 
-// askInTurn asks one sentinel after the other until an opinion counts.
-func (f *Resolver) askInTurn(ctx context.Context) (all []opinion) {
-	for _, at := range f.list() {
-		all = append(all, f.askSuccession(ctx, at))
-		if _, err := f.verdict(all); err == nil || ctx.Err() != nil {
+// replicasInTurn asks one sentinel after the other until an opinion counts.
+func (r *Resolver) replicasInTurn(ctx context.Context) (all []opinion) {
+	for _, at := range r.list() {
+		all = append(all, r.askReplicas(ctx, at))
+		if _, err := r.combine(all); err == nil || ctx.Err() != nil {
 			break
 		}
 	}
 	return all
 }
 
-// askAll asks all sentinels at once.
-func (f *Resolver) askAll(ctx context.Context) (all []opinion) {
+// replicasFromAll asks all sentinels at once. It gives up those that do not answer within furtherFor of the first.
+func (r *Resolver) replicasFromAll(ctx context.Context) (all []opinion) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	opinions := make(chan opinion)
 	var asking sync.WaitGroup
 	defer asking.Wait()
-	list := f.list()
+	list := r.list()
 	for _, at := range list {
-		asking.Go(func() { opinions <- f.askSuccession(ctx, at) })
+		asking.Go(func() { opinions <- r.askReplicas(ctx, at) })
 	}
 	var rest *time.Timer // ends the questions that are left
 	for range list {
@@ -167,11 +167,11 @@ func (f *Resolver) askAll(ctx context.Context) (all []opinion) {
 }
 
 // refreshSuccession asks again, if a caller has asked before.
-func (f *Resolver) refreshSuccession(ctx context.Context) {
-	f.mu.Lock()
-	wanted := !f.ofOne.last.Asked.IsZero() || !f.ofEvery.last.Asked.IsZero()
-	f.mu.Unlock()
+func (r *Resolver) refreshSuccession(ctx context.Context) {
+	r.mu.Lock()
+	wanted := !r.ofOne.last.Asked.IsZero() || !r.ofEvery.last.Asked.IsZero()
+	r.mu.Unlock()
 	if wanted {
-		_, _ = f.Succession(ctx, time.Now(), false) // on failure the next caller asks again
+		_, _ = r.Succession(ctx, time.Now(), false) // on failure the next caller asks again
 	}
 }

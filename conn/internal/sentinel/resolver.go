@@ -30,8 +30,8 @@ var (
 	errUnknownMaster = errors.New("the sentinel knows no master of this name")
 )
 
-// Config says where the sentinels are, and how to connect. All functions but OnSwitch and Checked are required; Go is required for
-// Succession. Several goroutines may call a function at once.
+// Config says where the sentinels are, and how to connect. OnSwitch and Checked may be nil, and so may Go in a Resolver
+// whose Succession is not called. Several goroutines may call a function at once.
 type Config struct {
 	Master       string        // name of the master in the sentinels' configuration
 	Addrs        []string      // addresses of sentinels to dial
@@ -45,8 +45,7 @@ type Config struct {
 	// Dial connects to the server announced at an address, and requires the role of a master.
 	Dial func(ctx context.Context, announced string) (*pipeline.Session, error)
 
-	// Ask connects to the sentinel at addr. announced is the address from which Map has made addr; for a sentinel of Addrs
-	// it is addr.
+	// Ask connects to the sentinel at addr. announced is its address before Map; a sentinel of Addrs has announced == addr.
 	Ask func(ctx context.Context, announced, addr string) (Stream, error)
 
 	// Failure makes the error for a caller: a dial of addr, or of the master by its name, has failed with err.
@@ -55,14 +54,15 @@ type Config struct {
 	// Final reports whether err, of a dial or an answer, would be the same from every server.
 	Final func(err error) bool
 
-	// Go calls run in a goroutine, with a context that ends with the owner of the Resolver. It returns an error if the owner has ended.
+	// Go calls run in a goroutine, with a context that ends when the owner of the Resolver is closed. It returns an error,
+	// and does not call run, if the owner is closed already.
 	Go func(run func(ctx context.Context)) error
 
 	// Warn logs a change of state.
 	Warn func(text string, args ...any)
 
-	// OnSwitch, if set, is called after each change of the master, also after the first. from is "" then. seq counts
-	// the changes; the calls need not come in its order.
+	// OnSwitch, if set, is called after each change of the master. seq is the number of the change, from 1; the calls may
+	// come out of order. The first change, to the first master, has from == "".
 	OnSwitch func(from, to string, seq uint64)
 
 	// Checked, if set, is called after a connection to a master that a sentinel announced. s is nil with an error.
@@ -85,25 +85,25 @@ type Stream interface {
 //
 // Many goroutines may call the methods at once.
 type Resolver struct {
-	cfg           Config        // constant, like the following
-	pollNow       chan place    // wakes Watch; the sentinel to ask first
-	checkListener chan struct{} // makes Follow check the sentinel it listens to
-	asks          rateLimiter   // limits connections to sentinels
-	checks        rateLimiter   // limits connections that check an announced master
-	asking        chan struct{} // holds a token while a caller asks the sentinels
+	cfg           Config            // constant, like the following
+	pollNow       chan sentinelAddr // wakes Watch; the sentinel to ask first
+	checkListener chan struct{}     // makes Follow check the sentinel it listens to
+	asks          rateLimiter       // limits connections to sentinels
+	checks        rateLimiter       // limits connections that check an announced master
+	asking        chan struct{}     // holds a token while a caller asks the sentinels
 
-	mu           sync.Mutex // guards the following
-	sentinels    []place    // in the order of asking
+	mu           sync.Mutex     // guards the following
+	sentinels    []sentinelAddr // in the order of asking
 	master       master
 	suspected    bool // the master has failed, or denies the role
 	changed      chan struct{}
 	searches     map[*search]struct{} // searches in progress
 	failedRounds int                  // unsuccessful rounds in a row
 	notBefore    time.Time            // earliest time of the next round
-	ofOne        inquiries            // about the replicas
-	ofEvery      inquiries            // the same, with all sentinels asked
-	firstMaster  string               // the master in the first answer about replicas
-	hadReplica   bool                 // such an answer has reported a replica
+	ofOne        inquiries            // about the replicas, answered by one sentinel
+	ofEvery      inquiries            // about the replicas, with all sentinels asked
+	firstMaster  string               // the master in the first answer of an inquiry
+	hadReplica   bool                 // any inquiry has found a replica
 }
 
 // master is a server that has confirmed the role of a master.
@@ -122,9 +122,9 @@ type search struct {
 
 // New returns a Resolver that knows no master yet.
 func New(cfg Config) *Resolver {
-	f := &Resolver{
+	r := &Resolver{
 		cfg:           cfg,
-		pollNow:       make(chan place, 1),
+		pollNow:       make(chan sentinelAddr, 1),
 		checkListener: make(chan struct{}, 1),
 		asking:        make(chan struct{}, 1),
 		master:        master{epoch: -1},
@@ -132,40 +132,40 @@ func New(cfg Config) *Resolver {
 		searches:      make(map[*search]struct{}),
 	}
 	for _, addr := range cfg.Addrs {
-		f.sentinels = append(f.sentinels, place{addr, addr})
+		r.sentinels = append(r.sentinels, sentinelAddr{addr, addr})
 	}
-	return f
+	return r
 }
 
 // Known returns the address of the known master as dialed, or "" before the first.
-func (f *Resolver) Known() string {
-	m, _, _ := f.current()
+func (r *Resolver) Known() string {
+	m, _, _ := r.current()
 	return m.addr
 }
 
 // current returns the known master, whether it is suspected, and a channel that closes when the master changes.
-func (f *Resolver) current() (m master, suspected bool, changed <-chan struct{}) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.master, f.suspected, f.changed
+func (r *Resolver) current() (m master, suspected bool, changed <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.master, r.suspected, r.changed
 }
 
 // Suspect makes the next dial ask the sentinels, if addr is the master's address. It also makes Follow check its
 // sentinel, so that the next announcement is not missed.
-func (f *Resolver) Suspect(addr string) {
-	netfail.Signal(f.checkListener)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.master.addr == addr {
-		f.suspected = true
+func (r *Resolver) Suspect(addr string) {
+	netfail.Signal(r.checkListener)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.master.addr == addr {
+		r.suspected = true
 	}
 }
 
 // Dial connects to the master. If the master changes meanwhile, Dial starts again. ctx bounds the dial. The caller owns
 // the Session.
-func (f *Resolver) Dial(ctx context.Context) (*pipeline.Session, error) {
+func (r *Resolver) Dial(ctx context.Context) (*pipeline.Session, error) {
 	for n := 1; ; n++ {
-		s, err := f.dialOnce(ctx)
+		s, err := r.dialOnce(ctx)
 		if n == maxRestarts || ctx.Err() != nil || !errors.Is(err, ErrSwitched) {
 			return s, err
 		}
@@ -173,196 +173,197 @@ func (f *Resolver) Dial(ctx context.Context) (*pipeline.Session, error) {
 }
 
 // dialOnce connects to the known master, and after a failure to the master named by the sentinels.
-func (f *Resolver) dialOnce(ctx context.Context) (*pipeline.Session, error) {
-	m, suspected, changed := f.current()
-	r := round{f: f, known: m, changed: changed}
+func (r *Resolver) dialOnce(ctx context.Context) (*pipeline.Session, error) {
+	m, suspected, changed := r.current()
+	search := round{resolver: r, known: m, changed: changed}
 	if m.seq > 0 && !suspected {
-		s, err := r.try(ctx, m.announced, -1)
+		s, err := search.try(ctx, m.announced, -1)
 		if err == nil || ctx.Err() != nil || errors.Is(err, ErrSwitched) {
 			return s, err
 		}
-		f.Suspect(m.addr) // also after a final error, which says nothing about a successor
+		r.Suspect(m.addr) // also after a final error, which says nothing about a successor
 	}
 	select {
-	case f.asking <- struct{}{}:
-		defer func() { <-f.asking }()
+	case r.asking <- struct{}{}:
+		defer func() { <-r.asking }()
 	case <-changed:
-		return nil, f.failure(ErrSwitched)
+		return nil, r.failure(ErrSwitched)
 	case <-ctx.Done():
-		return nil, f.failure(netfail.Ended(ctx))
+		return nil, r.failure(netfail.Ended(ctx))
 	}
-	f.mu.Lock()
-	pause := time.Until(f.notBefore)
-	f.mu.Unlock()
+	r.mu.Lock()
+	pause := time.Until(r.notBefore)
+	r.mu.Unlock()
 	if err := netfail.Sleep(ctx, pause, changed, ErrSwitched); err != nil {
-		return nil, f.failure(err)
+		return nil, r.failure(err)
 	}
-	ctx, end, ok := f.untilSwitch(ctx, m.seq, "")
+	ctx, end, ok := r.untilSwitch(ctx, m.seq, "")
 	defer end()
 	if !ok {
-		return nil, f.failure(ErrSwitched)
+		return nil, r.failure(ErrSwitched)
 	}
-	s, err := r.ask(ctx)
+	s, err := search.ask(ctx)
 	if err != nil && !errors.Is(err, ErrSwitched) {
-		f.mu.Lock()
-		f.failedRounds++
-		f.notBefore = time.Now().Add(netfail.Backoff(f.failedRounds-1, minRoundPause, maxRoundPause))
-		f.mu.Unlock()
+		r.mu.Lock()
+		r.failedRounds++
+		r.notBefore = time.Now().Add(netfail.Backoff(r.failedRounds-1, minRoundPause, maxRoundPause))
+		r.mu.Unlock()
 	}
 	return s, err
 }
 
 // connect dials the announced server, requires the role of a master and records it as the known master. If the known
 // master's number is no longer seq, connect fails with ErrSwitched.
-func (f *Resolver) connect(ctx context.Context, seq uint64, announced string, epoch int64) (*pipeline.Session, error) {
-	addr := f.cfg.Map(announced)
-	ctx, end, ok := f.untilSwitch(ctx, seq, addr)
+func (r *Resolver) connect(ctx context.Context, seq uint64, announced string, epoch int64) (*pipeline.Session, error) {
+	addr := r.cfg.Map(announced)
+	ctx, end, ok := r.untilSwitch(ctx, seq, addr)
 	defer end()
 	if !ok {
-		return nil, f.failure(ErrSwitched)
+		return nil, r.failure(ErrSwitched)
 	}
-	s, err := f.cfg.Dial(ctx, announced)
+	s, err := r.cfg.Dial(ctx, announced)
 	if err != nil {
 		return nil, err
 	}
-	if !f.adopt(seq, announced, addr, epoch) {
+	if !r.adopt(seq, announced, addr, epoch) {
 		s.HangUp()
-		return nil, f.failure(ErrSwitched)
+		return nil, r.failure(ErrSwitched)
 	}
 	return s, nil
 }
 
 // untilSwitch returns a ctx that ends as soon as a server other than addr becomes the master. end releases the ctx.
 // ok is false if the known master's number is no longer seq.
-func (f *Resolver) untilSwitch(ctx context.Context, seq uint64, addr string) (_ context.Context, end func(), ok bool) {
+func (r *Resolver) untilSwitch(ctx context.Context, seq uint64, addr string) (_ context.Context, end func(), ok bool) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	d := &search{addr: addr, cancel: cancel}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.searches[d] = struct{}{}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.searches[d] = struct{}{}
 	return ctx, func() {
 		cancel(nil)
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		delete(f.searches, d)
-	}, f.master.seq == seq
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.searches, d)
+	}, r.master.seq == seq
 }
 
 // adopt records a server with the role of a master as the known master. It returns false if the known master's
 // number is no longer seq.
-func (f *Resolver) adopt(seq uint64, announced, addr string, epoch int64) bool {
-	f.mu.Lock()
-	from := f.master
+func (r *Resolver) adopt(seq uint64, announced, addr string, epoch int64) bool {
+	r.mu.Lock()
+	from := r.master
 	if from.seq != seq {
-		f.mu.Unlock()
+		r.mu.Unlock()
 		return false
 	}
-	f.suspected, f.failedRounds, f.notBefore = false, 0, time.Time{}
-	f.master.announced = announced
+	r.suspected, r.failedRounds, r.notBefore = false, 0, time.Time{}
+	r.master.announced = announced
 	if epoch >= 0 {
-		f.master.epoch = epoch
+		r.master.epoch = epoch
 	}
 	if from.seq > 0 && from.addr == addr {
-		f.mu.Unlock()
+		r.mu.Unlock()
 		return true
 	}
-	f.master.addr = addr
-	f.master.seq++
-	f.ofOne.failed, f.ofOne.notBefore = 0, time.Time{}
-	f.ofEvery.failed, f.ofEvery.notBefore = 0, time.Time{}
-	to := f.master
-	for d := range f.searches {
+	r.master.addr = addr
+	r.master.seq++
+	r.ofOne.failed, r.ofOne.notBefore = 0, time.Time{}
+	r.ofEvery.failed, r.ofEvery.notBefore = 0, time.Time{}
+	to := r.master
+	for d := range r.searches {
 		if d.addr != addr {
 			d.cancel(ErrSwitched)
 		}
 	}
-	close(f.changed)
-	f.changed = make(chan struct{})
-	f.mu.Unlock()
-	if f.cfg.OnSwitch != nil {
-		f.cfg.OnSwitch(from.addr, to.addr, to.seq)
+	close(r.changed)
+	r.changed = make(chan struct{})
+	r.mu.Unlock()
+	if r.cfg.OnSwitch != nil {
+		r.cfg.OnSwitch(from.addr, to.addr, to.seq)
 	}
 	return true
 }
 
 // list returns the sentinels in the order of asking.
-func (f *Resolver) list() []place {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return slices.Clone(f.sentinels)
+func (r *Resolver) list() []sentinelAddr {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.sentinels)
 }
 
-// learn updates the list of sentinels: it keeps the sentinels in the Config, the one that answered, and the ones
-// named in the answer.
-func (f *Resolver) learn(from place, a answer) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	configured := func(p place) bool { return slices.Contains(f.cfg.Addrs, p.addr) }
-	keep := append([]place{from}, slices.DeleteFunc(a.sentinels, configured)...)
-	list := slices.DeleteFunc(f.sentinels, func(p place) bool { return !slices.Contains(keep, p) && !configured(p) })
+// learn updates the list of sentinels by an answer. The list then has the sentinels in the Config, the one that answered,
+// and the ones named in the answer.
+func (r *Resolver) learn(from sentinelAddr, a answer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	configured := func(p sentinelAddr) bool { return slices.Contains(r.cfg.Addrs, p.addr) }
+	keep := append([]sentinelAddr{from}, slices.DeleteFunc(a.sentinels, configured)...)
+	list := slices.DeleteFunc(r.sentinels, func(p sentinelAddr) bool { return !slices.Contains(keep, p) && !configured(p) })
 	for _, p := range keep {
-		if len(list) < max(maxSentinels, len(f.cfg.Addrs)) && !slices.Contains(list, p) {
+		if len(list) < max(maxSentinels, len(r.cfg.Addrs)) && !slices.Contains(list, p) {
 			list = append(list, p)
 		}
 	}
-	f.sentinels = list
+	r.sentinels = list
 }
 
-// demote moves an unhelpful sentinel to the end of the list.
-func (f *Resolver) demote(p place) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if i := slices.Index(f.sentinels, p); i >= 0 {
-		f.sentinels = append(slices.Delete(f.sentinels, i, i+1), p)
+// demote moves a sentinel to the end of the list, after it was of no help.
+func (r *Resolver) demote(p sentinelAddr) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if i := slices.Index(r.sentinels, p); i >= 0 {
+		r.sentinels = append(slices.Delete(r.sentinels, i, i+1), p)
 	}
 }
 
-func (f *Resolver) failure(err error) error {
-	return f.cfg.Failure(f.cfg.Master, err)
+func (r *Resolver) failure(err error) error {
+	return r.cfg.Failure(r.cfg.Master, err)
 }
 
 // round is one search for the master.
 type round struct {
-	f       *Resolver
-	known   master // the master at the begin of the round
-	changed <-chan struct{}
-	tried   []string // addresses of failed dials
-	err     error    // error of the last failed dial
+	resolver *Resolver
+	known    master // the master at the begin of the round
+	changed  <-chan struct{}
+	tried    []string // addresses of failed dials
+	err      error    // error of the last failed dial
 }
 
-// over reports whether err ends the round: ctx or the master has changed, or every server would reply the same, for
-// example about a wrong password.
-func (r *round) over(ctx context.Context, err error) bool {
-	return ctx.Err() != nil || errors.Is(err, ErrSwitched) || r.f.cfg.Final(err)
+// isFinal reports whether err ends the round: ctx has ended, the master has changed, or every server would reply the
+// same, for example about a wrong password.
+func (r *round) isFinal(ctx context.Context, err error) bool {
+	return ctx.Err() != nil || errors.Is(err, ErrSwitched) || r.resolver.cfg.Final(err)
 }
 
-// try dials a server, and dials no server twice.
+// try dials a server. If a dial of the server has failed in this round, try returns the last error.
 func (r *round) try(ctx context.Context, announced string, epoch int64) (*pipeline.Session, error) {
 	if r.hasTried(announced) {
 		return nil, r.err
 	}
-	s, err := r.f.connect(ctx, r.known.seq, announced, epoch)
+	s, err := r.resolver.connect(ctx, r.known.seq, announced, epoch)
 	if err != nil {
-		r.tried, r.err = append(r.tried, r.f.cfg.Map(announced)), err
+		r.tried, r.err = append(r.tried, r.resolver.cfg.Map(announced)), err
 	}
 	return s, err
 }
 
 // hasTried reports whether a dial of the server has failed.
 func (r *round) hasTried(announced string) bool {
-	return slices.Contains(r.tried, r.f.cfg.Map(announced))
+	return slices.Contains(r.tried, r.resolver.cfg.Map(announced))
 }
 
-// ask dials the masters that the sentinels name. If no sentinel answers, ask dials the last known master.
+// ask dials the masters that the sentinels name, until a dial succeeds. If no sentinel names a master, ask dials the last
+// known one.
 func (r *round) ask(ctx context.Context) (s *pipeline.Session, err error) {
-	silence, ended := r.f.inquire(ctx, r.changed, r.f.list(), r.known, func(a answer) bool {
+	silence, ended := r.resolver.eachAnswer(ctx, r.changed, r.resolver.list(), r.known, func(a answer) bool {
 		again := r.hasTried(a.master) // the next sentinel may know better
 		s, err = r.try(ctx, a.master, a.epoch)
-		return err == nil || !again && r.over(ctx, err)
+		return err == nil || !again && r.isFinal(ctx, err)
 	})
 	switch {
 	case ended != nil:
-		return nil, r.f.failure(ended)
+		return nil, r.resolver.failure(ended)
 	case s != nil || err != nil:
 		return s, err
 	case r.err != nil:
@@ -370,23 +371,24 @@ func (r *round) ask(ctx context.Context) (s *pipeline.Session, err error) {
 	case r.known.seq > 0:
 		return r.try(ctx, r.known.announced, -1)
 	}
-	return nil, r.f.failure(fmt.Errorf("asking the sentinels: %w", silence))
+	return nil, r.resolver.failure(fmt.Errorf("asking the sentinels: %w", silence))
 }
 
-// inquire asks sentinels in turn until use, called with each answer, is done. An answer from before the failover to known
-// comes last. silence is the reason why no sentinel named a master, and ended the end of ctx or the close of changed.
-func (f *Resolver) inquire(ctx context.Context, changed <-chan struct{}, list []place, known master, use func(answer) (done bool)) (silence, ended error) {
+// eachAnswer asks the sentinels of list in turn, and calls use with each answer until use is done. An answer from before
+// the failover to known comes last. silence is the error of a sentinel if no answer was used; ended is the error if ctx has
+// ended or changed was closed.
+func (r *Resolver) eachAnswer(ctx context.Context, changed <-chan struct{}, list []sentinelAddr, known master, use func(answer) (done bool)) (silence, ended error) {
 	var aside answer
 	for _, at := range list {
-		if err := f.asks.wait(ctx, changed); err != nil {
+		if err := r.asks.wait(ctx, changed); err != nil {
 			return nil, err
 		}
-		a, err := f.question(ctx, at)
+		a, err := r.askMaster(ctx, at)
 		switch {
 		case ctx.Err() != nil:
 			return nil, netfail.Ended(ctx)
 		case err != nil:
-			if silence == nil || f.cfg.Final(silence) { // a temporary reason is preferred
+			if silence == nil || r.cfg.Final(silence) { // a temporary reason is preferred
 				silence = err
 			}
 		case a.older(known):
@@ -394,7 +396,7 @@ func (f *Resolver) inquire(ctx context.Context, changed <-chan struct{}, list []
 		case use(a):
 			return nil, nil
 		}
-		f.demote(at)
+		r.demote(at)
 	}
 	if aside.master != "" {
 		use(aside)

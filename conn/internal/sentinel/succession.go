@@ -40,7 +40,7 @@ type replica struct {
 	away     bool   // the sentinel would not promote the replica
 }
 
-// same reports whether two sentinels describe the same replica. They may know it by different names.
+// same reports whether two sentinels describe the same replica, which may have two addresses.
 func (r replica) same(as replica) bool {
 	return r.addr != "" && r.addr == as.addr || r.id != "" && r.id == as.id
 }
@@ -52,15 +52,16 @@ type opinion struct {
 	id       string // of the master's process; "" if unknown
 	epoch    int64  // of the sentinel's configuration; below 0 if missing
 	replicas []replica
-	err      error // why the sentinel cannot vouch for the master
+	err      error // why the sentinel cannot vouch for the master; nil if it can
 }
 
-// verdict returns the known master's succession by the opinions, or an error if none counts. A sentinel that cannot vouch for the master may
-// promote a replica, so its replicas count.
-func (f *Resolver) verdict(all []opinion) (s Succession, err error) {
-	m, _, _ := f.current()
+// combine returns the known master's succession by the opinions, or an error if none counts. The first sentinel that
+// vouches for the master describes it. Replicas count in any opinion about that master: a sentinel that cannot vouch for
+// it may promote one of them.
+func (r *Resolver) combine(all []opinion) (s Succession, err error) {
+	m, _, _ := r.current()
 	other := func(o opinion) bool { return o.addr != "" && m.seq > 0 && o.addr != m.addr }
-	newest := int64(-1) // epoch of those that vouch for the master
+	newest := int64(-1) // the newest epoch of a sentinel that vouches for the master
 	err = errUnknownMaster
 	for _, o := range all {
 		switch {
@@ -80,8 +81,8 @@ func (f *Resolver) verdict(all []opinion) (s Succession, err error) {
 	}
 	var replicas []replica
 	for _, o := range all {
-		switch known := o.id != "" && o.id == s.Master; { // the master may have two names
-		case other(o) && !known && o.epoch >= newest:
+		switch known := o.id != "" && o.id == s.Master; { // the master under another address
+		case other(o) && !known && o.epoch >= newest: // perhaps the next master
 			return Succession{}, errDisputed
 		case !other(o) || known:
 			replicas = append(replicas, o.replicas...)
@@ -111,37 +112,39 @@ func (s *Succession) count(described []replica) {
 	}
 }
 
-// askSuccession asks one sentinel. One that cannot vouch for the master is asked last next time.
-func (f *Resolver) askSuccession(ctx context.Context, at place) opinion {
+// askReplicas asks one sentinel about the master and its replicas. A sentinel that cannot vouch for the master is asked last
+// the next time.
+func (r *Resolver) askReplicas(ctx context.Context, at sentinelAddr) opinion {
 	o := opinion{asked: time.Now(), epoch: -1}
-	name := f.cfg.Master
-	replies, err := f.put(ctx, at,
+	name := r.cfg.Master
+	replies, err := r.roundTrip(ctx, at,
 		resp.Cmd("SENTINEL", "master", name), resp.Cmd("SENTINEL", "replicas", name), resp.Cmd("SENTINEL", "sentinels", name),
 		resp.Cmd("SENTINEL", "ckquorum", name), resp.Cmd("INFO", "server"))
 	if err == nil {
-		err = o.read(replies, f.cfg.Map)
+		err = o.read(replies, r.cfg.Map)
 	}
-	if m, _, _ := f.current(); err == nil && m.seq > 0 && o.addr != m.addr {
+	if m, _, _ := r.current(); err == nil && m.seq > 0 && o.addr != m.addr {
 		err = errDisputed
 	}
 	if o.err = err; err != nil {
-		f.demote(at)
+		r.demote(at)
 	}
 	return o
 }
 
-// read reads the replies of a sentinel. The error is why it cannot vouch for the master.
+// read parses the replies to the commands of askReplicas. The error is the reason why the sentinel cannot vouch for the
+// master.
 func (o *opinion) read(replies []resp.Value, dialed func(announced string) string) error {
 	master, replicas, sentinels, quorum, info := replies[0], replies[1], replies[2], replies[3], replies[4]
 	if err := cmp.Or(master.Err(), replicas.Err(), sentinels.Err()); err != nil {
 		return err
 	}
-	o.addr, o.id, o.epoch = dialed(announcedIn(master)), fieldOf(master, "runid"), epochIn(master)
+	o.addr, o.id, o.epoch = dialed(addrIn(master)), fieldOf(master, "runid"), epochIn(master)
 	for v := range replicas.All() {
-		o.replicas = append(o.replicas, replica{announcedIn(v), fieldOf(v, "runid"), !eligible(v)})
+		o.replicas = append(o.replicas, replica{addrIn(v), fieldOf(v, "runid"), !eligible(v)})
 	}
 	switch err := quorum.Err(); {
-	case flagged(master, ",failover_in_progress,"): // it still describes the former master, perhaps with the epoch of the next
+	case flagged(master, ",failover_in_progress,"): // the epoch may be that of the next master already
 		o.epoch--
 		return errReplacing
 	case err != nil && strings.HasPrefix(err.Error(), "NOQUORUM"):
@@ -160,17 +163,17 @@ const (
 	// muteFor is the time in ms without an answer to PING after which a sentinel does not promote a replica. It is a
 	// constant of Sentinel.
 	muteFor = 5000
-	// cutFor is the time in ms without an answer to PING after which a sentinel without a connection to a replica is cut
-	// off from the replica. Before, the replica may have been promoted: a promotion ends the connections of all sentinels.
-	// A sentinel asks every second, and connects again within a second.
+	// cutFor is the time in ms since a replica's last answer to PING after which a lost connection counts. A promotion also
+	// ends the connections of all sentinels to the replica; but a sentinel sends PING every second, and connects again
+	// within a second.
 	cutFor = 2500
-	// helloWithin is the time in ms since the last announcement of another sentinel after which the other may know of a
-	// failover unknown to the sentinel: two of the periods of Sentinel, which hears of a failover in an announcement.
+	// helloWithin is the time in ms without an announcement of another sentinel after which that sentinel may know of a
+	// failover unknown to this one: the news of a failover comes with an announcement. Sentinels make one every two seconds.
 	helloWithin = 4000
 )
 
-// heardMajority reports whether a sentinel has heard the announcements of a majority, itself included, given the sentinel's description of
-// the others. A sentinel that has just started pretends to have heard all.
+// heardMajority reports whether a sentinel has heard from a majority of the sentinels lately, itself included, by its
+// description of the others. A sentinel that has just started describes all as just heard, so they do not count.
 func heardMajority(others resp.Value, started bool) bool {
 	heard, all := 1, 1
 	for other := range others.All() {
