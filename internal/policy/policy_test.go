@@ -90,7 +90,7 @@ var goroutines = map[string]string{
 	"cluster/batch.go:batch.send":                            "batch.send itself, before it returns: one for each node but the first",
 	"cluster/cluster.go:Open":                                "Cluster.Close: refreshLoop",
 	"cluster/refresh.go:Cluster.closeIdle":                   "Cluster.Close: one for each node that is closed",
-	"cluster/refresh.go:Cluster.examine":                     "Cluster.examine itself, before it returns: one for each node that is looked at",
+	"cluster/refresh.go:Cluster.probeRetired":                "Cluster.probeRetired itself, before it returns: one for each node that is looked at",
 	"conn/conn.go:dialedConn.Lost":                           "Conn.Close",
 	"conn/pool.go:Pool.goWhileOpen":                          "Pool.Close",
 	"conn/exclusive.go:Pool.dialMoreLocked":                  "Pool.Close",
@@ -127,9 +127,9 @@ var goroutines = map[string]string{
 	"conn/internal/pipeline/write.go:Link.handOverLocked": "Pool.Close, Conn.Close: writeLoop",
 	"conn/internal/sentinel/follow.go:Resolver.listen":    "Resolver.listen itself, before it returns: the reader of a subscription",
 
-	"conn/internal/sentinel/inquiry.go:Resolver.inquiry":  "Pool.Close: an inquiry about the replicas, with Pool.goWhileOpen",
-	"conn/internal/sentinel/inquiry.go:Resolver.askAll":   "Resolver.askAll itself, before it returns: a question to each sentinel",
-	"conn/internal/sentinel/inquiry.go:Resolver.askAll#2": "Resolver.askAll itself, before it returns: the end of the questions",
+	"conn/internal/sentinel/inquiry.go:Resolver.inquiry":           "Pool.Close: an inquiry about the replicas, with Pool.goWhileOpen",
+	"conn/internal/sentinel/inquiry.go:Resolver.replicasFromAll":   "Resolver.replicasFromAll itself, before it returns: a question to each sentinel",
+	"conn/internal/sentinel/inquiry.go:Resolver.replicasFromAll#2": "Resolver.replicasFromAll itself, before it returns: the end of the questions",
 }
 
 func TestImports(t *testing.T) {
