@@ -43,7 +43,7 @@ func (c *Cluster) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Va
 	return c.sendBatch(ctx, cmds, nil)
 }
 
-// sendBatch sends a batch. Slots that it only reads have their first targets from reader, unless reader is nil.
+// sendBatch sends a batch. If reader is set, it chooses the first target of each slot that the batch only reads.
 func (c *Cluster) sendBatch(ctx context.Context, cmds []resp.Command, reader chooser) ([]resp.Value, error) {
 	b := batch{call: call{c: c, ctx: ctx, name: commandName(&cmds[0])}, cmds: cmds, reader: reader}
 	if err := b.route(); err != nil {
@@ -114,12 +114,17 @@ func (e *BatchError) Is(target error) bool {
 type batch struct {
 	call
 	cmds    []resp.Command
-	reader  chooser  // of slots that are only read; nil: the masters
+	reader  chooser  // chooses the first target of slots that are only read; nil for the masters
 	targets []target // where the next attempt sends each command
 	values  []resp.Value
-	errs    []error     // why a command has no reply; nil with a reply
-	causes  []error     // call.cause for each command
-	held    []*decision // postponed: an earlier command with a common key goes to another node
+	errs    []error // why a command has no reply; nil with a reply
+
+	// lastFailures is call.lastFailure for each command.
+	lastFailures []error
+
+	// postponed is the decision about a command that the next attempt leaves out, because an earlier command with a
+	// common key goes to another node; nil for other commands.
+	postponed []*decision
 }
 
 // route finds the first target of each command.
@@ -145,12 +150,13 @@ func (b *batch) route() error {
 		}
 		b.targets[i] = at
 	}
-	b.values, b.errs, b.held = make([]resp.Value, len(b.cmds)), make([]error, len(b.cmds)), make([]*decision, len(b.cmds))
-	b.causes = make([]error, len(b.cmds))
+	b.values, b.errs, b.postponed = make([]resp.Value, len(b.cmds)), make([]error, len(b.cmds)), make([]*decision, len(b.cmds))
+	b.lastFailures = make([]error, len(b.cmds))
 	return nil
 }
 
-// slots returns the slot of each command. A command without a key has the slot of the command in front, or of the first with a key.
+// slots returns the slot of each command. A command without a key gets the slot of the command in front, or of the first
+// command with a key.
 func (b *batch) slots() ([]int, error) {
 	slots := make([]int, len(b.cmds))
 	last := anySlot
@@ -176,7 +182,7 @@ func (b *batch) send(pending []int) {
 	var nodes []*node
 	parts := make(map[*node][]int)
 	for _, i := range pending {
-		if b.held[i] != nil {
+		if b.postponed[i] != nil {
 			continue
 		}
 		n := b.targets[i].node
@@ -193,7 +199,7 @@ func (b *batch) send(pending []int) {
 	others.Wait()
 }
 
-// chooser returns the first target for a slot.
+// chooser chooses the first target for a slot.
 type chooser func(t *table, slot int) target
 
 // sendTo makes an attempt with commands for one node, and records the outcomes.
@@ -232,8 +238,8 @@ type repeat struct {
 	d decision
 }
 
-// next decides about each command that was sent. next waits for the next attempt and returns the
-// commands to be sent again. All of them together count as one attempt.
+// next decides about each command of the last attempt. It waits for the next attempt and returns the commands of it. All
+// commands together count as one attempt and have one pause.
 func (b *batch) next(sent []int) (pending []int) {
 	a := b.judgeAll(sent)
 	if len(a.repeats) == 0 {
@@ -243,9 +249,9 @@ func (b *batch) next(sent []int) (pending []int) {
 	for _, r := range repeats {
 		pending = append(pending, r.i)
 	}
-	if len(pending) > 0 && a.why != nil {
+	if len(pending) > 0 && a.slowestErr != nil {
 		b.history = a.history
-		if waited := b.pause(a.first, a.where, a.why); waited != nil {
+		if waited := b.pause(a.slowest, a.slowestAt, a.slowestErr); waited != nil {
 			for _, i := range pending {
 				b.fail(i, waited)
 			}
@@ -258,27 +264,27 @@ func (b *batch) next(sent []int) (pending []int) {
 
 // judged is the result of an attempt.
 type judged struct {
-	history          // after the attempt
-	repeats []repeat // the commands that may be sent again
-	first   decision // the decision with the longest wait, about the failure why
-	why     error    // nil if all repeats were held
-	where   target
+	history             // after the attempt
+	repeats    []repeat // the commands that may be sent again, including postponed ones
+	slowest    decision // the decision with the longest wait: about the failure slowestErr, at slowestAt
+	slowestErr error    // nil if all repeats are postponed
+	slowestAt  target
 }
 
-// judgeAll decides about each command that was sent, and gives up commands without a further attempt.
+// judgeAll decides about each command of the last attempt, and fails those without a further attempt.
 func (b *batch) judgeAll(sent []int) judged {
 	a := judged{history: b.history}
 	a.redirects = 0
 	for _, i := range sent {
-		if b.held[i] != nil {
-			a.repeats = append(a.repeats, repeat{i, *b.held[i]})
+		if b.postponed[i] != nil {
+			a.repeats = append(a.repeats, repeat{i, *b.postponed[i]})
 			continue
 		}
 		err := cmp.Or(b.errs[i], b.values[i].Err())
 		if err == nil {
 			continue
 		}
-		d := b.decide(b.targets[i], err, &b.causes[i])
+		d := b.decide(b.targets[i], err, &b.lastFailures[i])
 		if d.action == stop {
 			b.fail(i, d.err)
 			continue
@@ -289,23 +295,23 @@ func (b *batch) judgeAll(sent []int) judged {
 				a.redirects = b.redirects + 1
 			}
 		}
-		if a.why == nil || d.weight() > a.first.weight() {
-			a.first, a.why, a.where = d, err, b.targets[i]
+		if a.slowestErr == nil || d.weight() > a.slowest.weight() {
+			a.slowest, a.slowestErr, a.slowestAt = d, err, b.targets[i]
 		}
 		a.repeats = append(a.repeats, repeat{i, d})
 	}
 	return a
 }
 
-// fail gives a command up because of why, unless the command has a reply that the caller may see.
+// fail makes why the error of a command. A refusal that is the command's reply stays, unless it is a redirection.
 func (b *batch) fail(i int, why error) {
-	if b.errs[i] != nil || leads(b.values[i].Err()) && !b.once() {
+	if b.errs[i] != nil || leads(b.values[i].Err()) && !b.wantsRefusals() {
 		b.errs[i] = why
 	}
 }
 
-// leads reports whether err is a redirection to be followed. A redirection that cannot be followed
-// is an error of the call, not a reply for the caller.
+// leads reports whether err is a MOVED or ASK with a valid target. If a call cannot follow such a redirection, the caller
+// gets an error, not the redirection as the reply.
 func leads(err error) bool {
 	reply, _ := errors.AsType[resp.Error](err)
 	_, ok := reply.Redirect()
@@ -323,8 +329,8 @@ func (d decision) weight() int {
 	return 0
 }
 
-// inOrder drops the repeats that would change the order: a later command with a common key was
-// executed, or may have been. inOrder also returns the keys of all commands.
+// inOrder returns the repeats without those that would change the order, because a later command with a common key was
+// executed or may have been. It also returns the keys of all commands.
 func (b *batch) inOrder(repeats []repeat) (kept []repeat, keys [][]string) {
 	keys = make([][]string, len(b.cmds))
 	for i := range keys {
@@ -349,8 +355,8 @@ func (b *batch) inOrder(repeats []repeat) (kept []repeat, keys [][]string) {
 	return kept, keys
 }
 
-// keysIn returns the words of a command that may be keys in a slot. The result contains all keys. A
-// word that is not a key may be included by chance, without harm.
+// keysIn returns all words of a command that hash to a slot. These are its keys, and perhaps other words by chance, which
+// do no harm.
 func keysIn(cmd *resp.Command, slot int) (keys []string) {
 	if slot == anySlot {
 		return []string{""} // one common key for a batch without any keys
@@ -368,12 +374,12 @@ func keysIn(cmd *resp.Command, slot int) (keys []string) {
 	return keys
 }
 
-// retarget finds the next targets. Commands without a key stay together. A command is held back
-// while an earlier command with a common key goes to another node, or is held back itself.
+// retarget finds the next targets. Commands without a key stay together. A command is postponed
+// while an earlier command with a common key goes to another node, or is postponed itself.
 func (b *batch) retarget(repeats []repeat, keys [][]string) {
 	keyless := b.c.targetOf(anySlot)
 	nodes := make(map[string]*node) // of each key so far
-	nowhere := new(node)            // of the keys of a held command
+	noNode := new(node)             // stands for the node of a key with a postponed command
 	for _, r := range repeats {
 		next := b.target(r.d, b.targets[r.i])
 		if next.slot == anySlot && r.d.action != ask && r.d.action != follow {
@@ -382,9 +388,9 @@ func (b *batch) retarget(repeats []repeat, keys [][]string) {
 		n := next.node
 		elsewhere := func(key string) bool { at, ok := nodes[key]; return ok && at != n }
 		if slices.ContainsFunc(keys[r.i], elsewhere) {
-			b.held[r.i], n = &r.d, nowhere
+			b.postponed[r.i], n = &r.d, noNode
 		} else {
-			b.held[r.i], b.targets[r.i] = nil, next
+			b.postponed[r.i], b.targets[r.i] = nil, next
 		}
 		for _, key := range keys[r.i] {
 			nodes[key] = n

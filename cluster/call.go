@@ -16,7 +16,7 @@ type target struct {
 	node   *node // nil if no node serves the slot
 	slot   int
 	asking bool // send ASKING first
-	read   bool // node is a replica of the owner, and the first attempt
+	read   bool // the first attempt of a read, at a replica of the owner
 }
 
 // pool returns the connections for an attempt.
@@ -28,7 +28,7 @@ func (at target) pool() *conn.Pool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.reader == nil && !n.closed {
-		n.reader, _ = n.dialReader() // the Config is valid: that of n.pool is
+		n.reader, _ = n.dialReader() // no error: n.pool has the same Config
 	}
 	if n.reader == nil {
 		return n.pool // closed too
@@ -69,8 +69,8 @@ func (at target) unserved(name string) error {
 	return &conn.Error{Op: name, Err: unserved{at.slot}}
 }
 
-// call is the state shared by the attempts of one method call: one budget for redirections, dials
-// and pauses.
+// call is the state of one method call over all its attempts. It decides after each failed attempt, and keeps the
+// bounds on redirections, attempts and time.
 type call struct {
 	c      *Cluster
 	ctx    context.Context
@@ -78,20 +78,20 @@ type call struct {
 	pinned *node  // nil unless the call is bound to one node
 
 	history
-	repeats int // attempts after the first, those at replicas included
-	pauses  int
-	start   time.Time // time of the first failure
-	cause   error     // last failure other than a redirection
+	repeats     int       // attempts after the first, including those after an attempt at a replica
+	pauses      int       // pauses so far; each is longer than the one before
+	start       time.Time // time of the first failure
+	lastFailure error     // last failure other than a redirection
 }
 
-// next handles the failure err of an attempt at a target. It waits and returns the next target, or
-// returns the error for the caller.
+// next decides after an attempt at a target has failed with err. For another attempt, next waits and returns the next
+// target. Otherwise it returns the error for the caller.
 func (k *call) next(at target, err error) (target, error) {
-	d := k.decide(at, err, &k.cause)
+	d := k.decide(at, err, &k.lastFailure)
 	if d.action == stop {
 		return target{}, d.err
 	}
-	k.count(at, err)
+	k.countFailure(at, err)
 	if waited := k.pause(d, at, err); waited != nil {
 		return target{}, waited
 	}
@@ -111,37 +111,38 @@ func run[T any](k *call, at target, send func(target) (T, error)) (none T, err e
 	}
 }
 
-// decide applies the function decide to this call, within the bounds that only the call knows. cause is
-// the last failure other than a redirection, and decide keeps it up to date. The caller receives
-// cause with the error of a redirection that leads nowhere.
-func (k *call) decide(at target, err error, cause *error) decision {
+// decide applies the function decide to this call, and then the bounds that only the call knows: its context, its values
+// and its pinned node. last is the last failure other than a redirection, which decide updates. If a redirection leads
+// nowhere, the error for the caller contains both.
+func (k *call) decide(at target, err error, last *error) decision {
 	d := k.learn(at, err)
-	if d.action != stop && !isTransport(err) && k.once() {
+	if d.action != stop && !isTransport(err) && k.wantsRefusals() {
 		return decision{action: stop, err: err}
 	}
 	if at.read && d.action != stop {
 		d = decision{action: again} // at once, with the owner
 	}
-	earlier := *cause
+	earlier := *last
 	if isRedirect(err) {
 		err = k.explain(err, earlier)
 		if d.action == stop && !errors.Is(d.err, errLoop) {
 			d.err = err
 		}
 	} else {
-		*cause = err
+		*last = err
 	}
-	if why := k.ending(d, err, earlier); why != nil {
+	if why := k.endReason(d, err, earlier); why != nil {
 		return decision{action: stop, err: why}
 	}
 	return d
 }
 
-// once reports whether the caller wants refusals at once.
-func (k *call) once() bool { return k.ctx.Value(conn.NoRepeat) == true }
+// wantsRefusals reports whether the caller wants a refusal as the reply, without another attempt: see conn.NoRepeat.
+func (k *call) wantsRefusals() bool { return k.ctx.Value(conn.NoRepeat) == true }
 
-// learn returns what the function decide says of the failure err, and updates the topology accordingly. A failure caused by the
-// caller's own limit does not make the node sick, and a replica may not know of a failover yet.
+// learn returns the decision of the function decide about the failure err, and updates the table of slots by it. The node
+// becomes sick if it did not answer, unless the caller's context has ended. A redirection by a replica does not change the
+// table, because a replica may not know of a failover yet.
 func (k *call) learn(at target, err error) decision {
 	var from origin
 	if at.node != nil {
@@ -174,29 +175,30 @@ func (k *call) learn(at target, err error) decision {
 	return d
 }
 
-// ending returns the error for the caller if the call ends although d allows a further attempt: its context or the Cluster has ended,
-// or it may not go to another node. nil: d stays. earlier is the failure before err.
-func (k *call) ending(d decision, err, earlier error) error {
+// endReason returns the error for the caller if the call ends although d allows another attempt: its context or the
+// Cluster has ended, the caller wants TRYAGAIN, or the call must not go to another node. It returns nil if d stands.
+// earlier is the last failure before err that was no redirection.
+func (k *call) endReason(d decision, err, earlier error) error {
 	end, closed := k.ctx.Err(), k.c.isClosed()
-	says := end != nil && errors.Is(err, end) // err is the end of the context
+	isEnd := end != nil && errors.Is(err, end) // err only says that the context has ended
 	switch {
-	case says && earlier != nil && errors.Is(err, conn.ErrNotSent):
-		return k.over(netfail.Ended(k.ctx), earlier) // err has no other news
+	case isEnd && earlier != nil && errors.Is(err, conn.ErrNotSent):
+		return k.endedError(netfail.Ended(k.ctx), earlier)
 	case d.action == stop:
 		return nil
 	case errors.Is(err, resp.ErrTryAgain) && !isTransport(err) && k.ctx.Value(conn.NoTryAgain) == true:
 		return err
-	case end != nil && !says:
-		return k.over(netfail.Ended(k.ctx), err)
+	case end != nil && !isEnd:
+		return k.endedError(netfail.Ended(k.ctx), err)
 	case closed && !errors.Is(err, conn.ErrClosed):
-		return k.over(conn.ErrClosed, err)
+		return k.endedError(conn.ErrClosed, err)
 	case end != nil, closed, k.pinned != nil && (d.action == follow || d.action == ask || hasLeft(err)):
 		return err
 	}
 	return nil
 }
 
-// explain returns the error of a redirection that followed a failure with cause.
+// explain returns the error of a redirection, together with cause, the earlier failure that is no redirection, or nil.
 func (k *call) explain(redirect, cause error) error {
 	e, ok := cause.(*conn.Error)
 	switch {
@@ -208,9 +210,8 @@ func (k *call) explain(redirect, cause error) error {
 	return &conn.Error{Op: k.name, Addr: e.Addr, Err: fmt.Errorf("%w; redirected there by: %w", e.Err, redirect)}
 }
 
-// count notes an attempt that failed. An attempt at a replica takes nothing from the bounds of the call: the attempt
-// at the owner is the call's first.
-func (k *call) count(at target, err error) {
+// countFailure counts an attempt that failed. An attempt at a replica does not count towards the bounds of the call.
+func (k *call) countFailure(at target, err error) {
 	if at.read {
 		return
 	}
@@ -222,16 +223,16 @@ func (k *call) count(at target, err error) {
 	}
 }
 
-// disagreement is the number of steps by which the pauses between redirections are longer. Nodes
-// that redirect a call back and forth agree after a heartbeat. Heartbeats come several times a
-// second, and the call's redirections must last until then.
+// disagreement is the number of doublings by which pauses between redirections are longer than others. Nodes that
+// redirect a call back and forth agree after a heartbeat, some hundred milliseconds; the redirections of the call must
+// last until then.
 const disagreement = 3
 
-// downPause bounds the pauses while a node answers CLUSTERDOWN. A node that has lost no data is
-// ready as soon as the cluster is, and reports CLUSTERDOWN until that moment.
+// downPause limits the pauses after CLUSTERDOWN: the node is ready in the moment in which the cluster is.
 const downPause = 64 * time.Millisecond
 
-// pause waits as d demands. An error ends the call.
+// pause waits for the backoff if d.pause is set, and after relocate for a refresh of the topology or MaxBackoff. An error
+// ends the call.
 func (k *call) pause(d decision, at target, err error) error {
 	var wait time.Duration
 	retry := k.c.cfg.Node.Retry
@@ -265,15 +266,15 @@ func (k *call) pause(d decision, at target, err error) error {
 	case <-timer.C:
 	case <-done:
 	case <-k.c.life.Done():
-		return k.over(conn.ErrClosed, err)
+		return k.endedError(conn.ErrClosed, err)
 	case <-k.ctx.Done():
-		return k.over(netfail.Ended(k.ctx), err)
+		return k.endedError(netfail.Ended(k.ctx), err)
 	}
 	return nil
 }
 
-// over returns the error of a call that ends for reason, after an attempt that failed with last.
-func (k *call) over(reason, last error) error {
+// endedError returns the error of a call that ends for reason, after an attempt that failed with last.
+func (k *call) endedError(reason, last error) error {
 	return &conn.Error{Op: k.name, Err: fmt.Errorf("%w; last attempt: %w", reason, last)}
 }
 

@@ -36,16 +36,16 @@ type Cluster struct {
 
 	redirected, asked, retries, refreshes, refreshErrors atomic.Uint64
 
-	mu       sync.Mutex       // guards the following
-	nodes    map[string]*node // by dialled address
-	retired  []*node          // nodes that have left the cluster and may still owe answers
-	read     *table           // the last topology read, without later redirections
-	wanted   bool             // a refresh is requested
-	expected time.Time        // until then refreshes go on
-	round    chan struct{}    // closed at the end of the next refresh
-	failing  bool             // the last refresh failed
-	reports  reports
-	titles   map[*string]struct{} // the names added by Introduce
+	mu          sync.Mutex       // guards the following
+	nodes       map[string]*node // by dialled address
+	retired     []*node          // nodes that have left the cluster and may still owe answers
+	read        *table           // the last topology read, without later redirections
+	wanted      bool             // a refresh is requested
+	expected    time.Time        // until then refreshes go on
+	refreshDone chan struct{}    // closed at the end of the next refresh
+	failing     bool             // the last refresh failed
+	reports     reports
+	titles      map[*string]struct{} // the names added by Introduce
 }
 
 // Open returns a Cluster. Open asks the nodes at cfg.Addrs in turn for the topology, within the
@@ -57,12 +57,12 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 		return nil, err
 	}
 	c := &Cluster{
-		cfg:     cfg,
-		policy:  cfg.policy(),
-		wake:    make(chan struct{}, 1),
-		inquiry: make(chan struct{}, 1),
-		nodes:   make(map[string]*node),
-		round:   make(chan struct{}),
+		cfg:         cfg,
+		policy:      cfg.policy(),
+		wake:        make(chan struct{}, 1),
+		inquiry:     make(chan struct{}, 1),
+		nodes:       make(map[string]*node),
+		refreshDone: make(chan struct{}),
 	}
 	c.read = &table{}
 	c.table.Store(c.read)
@@ -426,8 +426,8 @@ func (c *Cluster) redial(old *node) *node {
 	if n == nil {
 		return nil
 	}
-	c.table.Store(c.table.Load().replaced(old, n))
-	c.read = c.read.replaced(old, n)
+	c.table.Store(c.table.Load().withReplaced(old, n))
+	c.read = c.read.withReplaced(old, n)
 	c.retireLocked(old, errRedialed)
 	return n
 }

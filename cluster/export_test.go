@@ -69,10 +69,10 @@ const ErrLeft = errLeft
 // first of the masters has, without a question.
 func KnownAfter(masters []string, from ...string) bool {
 	c, now := &Cluster{}, time.Now()
-	t := &topology{masters: masters, ids: masters, backups: make([][]string, len(masters))}
+	t := &topology{masters: masters, ids: masters, replicasOf: make([][]string, len(masters))}
 	t.owners[0] = 1
 	for _, node := range from {
-		c.note(report{now, node, t})
+		c.noteReport(report{now, node, t})
 	}
 	_, known := c.known(0, now)
 	return known

@@ -19,10 +19,10 @@ import (
 // MGet, MSet, Del, Unlink and Exists send one command for each slot, all in one batch, and to all nodes at the same time.
 // Each of these commands is atomic, and all together are not. While a slot moves they ask for its keys one by one.
 //
-// If some keys fail, the other keys are done nevertheless, and the error is a [*BatchError]: At(i) is the outcome of key
-// i, without its place in a command. If all keys fail for one reason, that is the error. A malformed reply is an
-// error for the keys of its command, which may have run. If the call ends while a node refuses a key for the moment, the
-// error of the key matches both the end and the refusal. No error contains a key.
+// If some keys fail, the other keys are done nevertheless, and the error is a [*BatchError]: At(i) is the outcome of
+// keys[i]. If all keys fail for one reason, that reason is the error. A malformed reply is an error for the keys of its
+// command, which may have run. If the call ends during a temporary refusal of a key, the error of the key matches both the
+// end and the refusal. No error contains a key.
 func (c *Cluster) MGet(ctx context.Context, keys []string) ([]resp.Value, error) {
 	return multiKey{c: c, name: "MGET", keys: keys}.run(ctx)
 }
@@ -85,7 +85,7 @@ func (m multiKey) run(ctx context.Context) ([]resp.Value, error) {
 		return nil, nil
 	}
 	o := BatchError{ofKeys: true, values: make([]resp.Value, len(m.keys)), errs: make([]error, len(m.keys))}
-	var moving [][]int // single keys of commands that the server could not split
+	var moving [][]int // parts of one key, of commands refused because their slot moves
 	parts := m.bySlot()
 	m.send(context.WithValue(ctx, conn.NoTryAgain, true), parts, func(part []int, v resp.Value, err error) {
 		if len(part) > 1 && errors.Is(err, resp.ErrTryAgain) && !isTransport(err) {
@@ -99,7 +99,7 @@ func (m multiKey) run(ctx context.Context) ([]resp.Value, error) {
 	if len(moving) > 0 {
 		m.send(ctx, moving, func(part []int, v resp.Value, err error) { m.record(&o, part, v, err) })
 	}
-	return o.values, o.ifAny()
+	return o.values, o.orNil()
 }
 
 // bySlot returns the indexes of the keys of each slot, in the order of the first keys.
@@ -136,15 +136,16 @@ func (m multiKey) send(ctx context.Context, parts [][]int, fn func([]int, resp.V
 	for p, part := range parts {
 		v, err := conn.Outcome(replies, err, p)
 		if err == nil {
-			err = m.why(ctx, v.Err(), over)
+			err = m.replyError(ctx, v.Err(), over)
 		}
 		fn(part, v, err)
 	}
 }
 
-// why returns the error of a command with an error reply: a refusal for the moment would have been repeated, and is not
-// the only reason if the call has ended. over holds the errors returned for such refusals: equal ones have one error.
-func (m multiKey) why(ctx context.Context, refusal error, over map[error]error) error {
+// replyError returns the error of a command with the error reply refusal, or nil without one. A temporary refusal would
+// have been repeated; if the call ended first, the error contains its end, too. over caches these errors, so that equal
+// refusals have the same error.
+func (m multiKey) replyError(ctx context.Context, refusal error, over map[error]error) error {
 	var reason error
 	switch {
 	case refusal == nil || judge(refusal, origin{}, history{}).action == stop:
@@ -157,7 +158,7 @@ func (m multiKey) why(ctx context.Context, refusal error, over map[error]error) 
 		return refusal
 	}
 	if over[refusal] == nil {
-		over[refusal] = (&call{name: m.name}).over(reason, refusal)
+		over[refusal] = (&call{name: m.name}).endedError(reason, refusal)
 	}
 	return over[refusal]
 }
@@ -192,8 +193,8 @@ func (m multiKey) fits(v resp.Value, keys int) bool {
 	return ok
 }
 
-// ifAny returns the error of a command whose outcomes are those of keys: nil, the one reason of all, or e.
-func (e *BatchError) ifAny() error {
+// orNil returns nil if no key failed, the common reason if all keys failed for the same one, and otherwise e.
+func (e *BatchError) orNil() error {
 	failed := 0
 	switch e.causes, failed = distinct(e.errs); {
 	case failed == 0:

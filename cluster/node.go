@@ -22,13 +22,13 @@ type node struct {
 	dialReader func() (*conn.Pool, error)
 
 	sick   atomic.Int64 // time of the last missing answer, in Unix ns; 0 after an answer
-	hinted atomic.Int64 // time of the last redirection to the node, in Unix ns
+	hinted atomic.Int64 // time of the last redirection to the node, in Unix ns; 0 for none
 
 	// Guarded by the Cluster's mu.
 	retired  time.Time          // time of leaving the cluster
 	demoted  bool               // the topology has named the node as a master, and does so no more
 	replaced bool               // another master serves its slots: the node became a replica or does not answer
-	examined bool               // examine has looked at the node
+	probed   bool               // examine has looked at the node
 	why      error              // reason for leaving; constant once retired
 	titles   map[*string]func() // the names added by Introduce, and how to remove them
 

@@ -6,9 +6,9 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// isRead reports whether a replica may run cmd: a command of the server's own that writes nothing, or that tells about
-// the server. A script is a read only in the form that the server holds to it. An unknown command may write. SCAN and its
-// like are left out: their cursors are of use only to the server that gave them.
+// isRead reports whether a replica may run cmd: a known command that writes nothing, or is about the server itself. Of the
+// scripts, only the _RO forms are reads, since the server refuses their writes. SCAN and its like are left out, because
+// their cursors are valid only on the server that returned them.
 func isRead(cmd *resp.Command) bool {
 	var lower [longestName]byte
 	switch string(lowerName(&lower, cmd.Arg(0))) {
@@ -24,7 +24,7 @@ func isRead(cmd *resp.Command) bool {
 	case "eval_ro", "evalsha_ro", "fcall_ro":
 	case "dbsize", "echo", "info", "keys", "ping", "randomkey", "role", "time":
 	case "script":
-		return strings.EqualFold(cmd.Arg(1), "load") // of use only to the server that is to run the script
+		return strings.EqualFold(cmd.Arg(1), "load") // the replica that is to run the script needs it
 	default:
 		return false
 	}

@@ -35,9 +35,9 @@ var unbounded = policy{attempts: math.MaxInt, redirects: math.MaxInt}
 
 // history describes the earlier attempts of a call, without the attempt to be decided about.
 type history struct {
-	failures  int           // attempts
-	redirects int           // successive MOVED and ASK at the end
-	redialled bool          // after a MOVED to the node that answered
+	failures  int           // number of failed attempts
+	redirects int           // number of MOVED and ASK replies in a row, up to the last attempt
+	redialled bool          // the call has redialled a node after its MOVED to itself
 	asking    bool          // the attempt to be decided about was sent after ASKING
 	elapsed   time.Duration // since the first failure
 }
@@ -83,7 +83,7 @@ func decide(err error, from origin, h history, p policy) decision {
 	return d
 }
 
-// judge is decide without bounds.
+// judge is decide without the bounds of a policy.
 func judge(err error, from origin, h history) decision {
 	switch {
 	case errors.Is(err, conn.ErrUncertain):
@@ -112,8 +112,8 @@ func judge(err error, from origin, h history) decision {
 	return decision{action: again, pause: true, refresh: true}
 }
 
-// unblockedByServer begins the reply to a blocked command whose node has become a replica: the command has not run, and is to be repeated.
-// Any other UNBLOCKED is the work of somebody who has sent CLIENT UNBLOCK.
+// unblockedByServer begins the reply to a blocked command whose node has become a replica: the command has not run, and is
+// repeated. Any other UNBLOCKED is the result of CLIENT UNBLOCK.
 const unblockedByServer = "UNBLOCKED force unblock"
 
 // judgeRedirect decides about MOVED and ASK.
@@ -128,13 +128,13 @@ func judgeRedirect(reply resp.Error, from origin, h history) decision {
 	switch {
 	case !ok:
 		return decision{action: relocate, refresh: true}
-	case asked && addr == from.addr(), !asked && addr == from.addr() && h.redialled:
+	case asked && addr == from.addr(), !asked && addr == from.addr() && h.redialled: // to itself
 		return decision{action: relocate, refresh: true, pause: true}
-	case asked && h.asking:
+	case asked && h.asking: // the slot may be here only after the next move
 		return decision{action: again, refresh: true, pause: true}
 	case asked: // no pause: the slot may move on
 		d.action, d.refresh, d.pause = ask, false, false
-	case addr == from.addr():
+	case addr == from.addr(): // the connection may lead through a proxy, or to an earlier process
 		d.action = redial
 	default:
 		d.action = follow

@@ -26,12 +26,12 @@ const (
 	// askLimit bounds the answer of one node.
 	askLimit = time.Second
 
-	// patience is the time after which a node without an answer is asked last, although its caller waits no longer: a
-	// caller with a short limit would ask the same hung node each time.
+	// patience is the time after which a node without an answer becomes sick, even if it was the caller who gave up:
+	// otherwise callers with a short limit would ask the same hanging node each time.
 	patience = 250 * time.Millisecond
 
-	// expectTime is the time of refreshes after a node has ended a subscription: the others know of
-	// its successor after a heartbeat or two.
+	// expectTime is how long refreshes go on after a node has ended a subscription: the other nodes know of its successor
+	// after a heartbeat or two.
 	expectTime = 5 * time.Second
 
 	// lastAnswers is the time for a replaced master, which may hang, to answer earlier commands.
@@ -52,7 +52,7 @@ func (c *Cluster) wantRefresh() <-chan struct{} {
 		c.wanted = true
 		netfail.Signal(c.wake)
 	}
-	return c.round
+	return c.refreshDone
 }
 
 // pace decides the times of refreshes.
@@ -67,15 +67,15 @@ type pace struct {
 // many calls request a refresh.
 func (c *Cluster) refreshLoop() {
 	p := pace{pause: minPause}
-	p.settle(time.Now(), c.cfg.RefreshInterval)
+	p.schedule(time.Now(), c.cfg.RefreshInterval)
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for !c.isClosed() {
 		if now := time.Now(); !now.Before(p.at(c.isWanted())) {
 			changed, err := c.refresh(c.life)
-			c.examine(c.life)
-			p.next(now, changed, err)
-			p.settle(time.Now(), c.cfg.RefreshInterval)
+			c.probeRetired(c.life)
+			p.adjustPause(now, changed, err)
+			p.schedule(time.Now(), c.cfg.RefreshInterval)
 		}
 		draining := c.closeIdle(time.Now())
 		wait := time.Until(p.at(c.isWanted()))
@@ -99,8 +99,8 @@ func (p *pace) at(wanted bool) time.Time {
 	return p.due
 }
 
-// next sets the pause after a refresh that began at begin.
-func (p *pace) next(begin time.Time, changed bool, err error) {
+// adjustPause sets the pause after a refresh that began at begin.
+func (p *pace) adjustPause(begin time.Time, changed bool, err error) {
 	if begin.Sub(p.notBefore) > calmPause {
 		p.pause = minPause / 2 // after a quiet time
 	}
@@ -114,26 +114,25 @@ func (p *pace) next(begin time.Time, changed bool, err error) {
 	}
 }
 
-// settle sets the time of the next refresh at the end of a refresh. A random part makes clients
-// that started together drift apart.
-func (p *pace) settle(now time.Time, interval time.Duration) {
+// schedule sets the time of the next refresh at the end of a refresh. A random part makes clients that started together
+// drift apart.
+func (p *pace) schedule(now time.Time, interval time.Duration) {
 	if interval <= 0 {
 		interval = math.MaxInt64 // never
 	}
 	p.notBefore, p.due = now.Add(p.pause), now.Add(netfail.Jitter(interval))
 }
 
-// isWanted reports whether a refresh is requested, or a change expected. A change found does not end that time, because it may
-// be another one.
+// isWanted reports whether a refresh is requested, or a change expected. A change of the topology does not end expectTime:
+// it may not be the expected one.
 func (c *Cluster) isWanted() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.wanted || time.Now().Before(c.expected)
 }
 
-// expectChange makes the Cluster refresh the topology for expectTime. A replica grants a
-// subscription to a shard channel as its master does: the former master of a slot therefore shows
-// by nothing else that it has a successor.
+// expectChange makes the Cluster refresh the topology for expectTime, because the former master of a slot may have become
+// a replica. A replica grants subscriptions to shard channels, so no error would point to the new master.
 func (c *Cluster) expectChange(now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -169,24 +168,23 @@ func knowsNoCluster(err error) bool {
 	return answered && !isTransport(err) && (strings.Contains(string(reply), "cluster support disabled") || strings.Contains(string(reply), "unknown command"))
 }
 
-// refresh reads the topology from the first node that knows at least as many slots as the table.
-// Without such a node, refresh uses the best answer. An answer without slots, as from a node that
-// has lost its cluster, counts as no answer. The error says that a server knows no cluster only if
-// all say so.
+// refresh asks node after node for the topology, until an answer has at least as many slots as the table. Without such an
+// answer, the one with the most slots counts. An answer without slots, as from a node that has lost its cluster, counts as
+// no answer. The error matches knowsNoCluster only if no server knows a cluster.
 func (c *Cluster) refresh(ctx context.Context) (changed bool, err error) {
 	c.mu.Lock()
 	c.wanted = false
-	round := c.round
-	c.round = make(chan struct{})
+	round := c.refreshDone
+	c.refreshDone = make(chan struct{})
 	c.mu.Unlock()
 	defer close(round)
 
 	var best *topology
 	for _, from := range c.candidates(time.Now()) {
 		asked := time.Now()
-		t, failed := c.ask(ctx, from)
+		t, failed := c.askTopology(ctx, from)
 		if failed == nil {
-			c.note(report{asked, from.addr(), t})
+			c.noteReport(report{asked, from.addr(), t})
 		}
 		switch {
 		case failed != nil:
@@ -272,9 +270,9 @@ type sender func(context.Context, resp.Command) (resp.Value, error)
 
 var clusterSlots = resp.Cmd("CLUSTER", "SLOTS")
 
-// ask reads the topology from one node.
-func (c *Cluster) ask(ctx context.Context, from candidate) (t *topology, err error) {
-	err = c.put(ctx, from, func(ctx context.Context, send sender, o origin) error {
+// askTopology reads the topology from one node.
+func (c *Cluster) askTopology(ctx context.Context, from candidate) (t *topology, err error) {
+	err = c.askNode(ctx, from, func(ctx context.Context, send sender, o origin) error {
 		v, err := send(ctx, clusterSlots)
 		if err == nil {
 			t, err = parseSlots(v, o)
@@ -284,8 +282,9 @@ func (c *Cluster) ask(ctx context.Context, from candidate) (t *topology, err err
 	return t, err
 }
 
-// put sends question to one node. A failure makes the node sick, but not if the caller has given up before patience.
-func (c *Cluster) put(caller context.Context, from candidate, question func(context.Context, sender, origin) error) error {
+// askNode calls question with a way to send to one node: over the node's pool, or over a new connection to a seed. A
+// failure makes the node sick, unless the caller gave up within patience.
+func (c *Cluster) askNode(caller context.Context, from candidate, question func(context.Context, sender, origin) error) error {
 	ctx, cancel := context.WithTimeout(caller, askLimit)
 	defer cancel()
 	if from.node != nil {
@@ -324,7 +323,7 @@ func (c *Cluster) apply(t *topology) (changed bool) {
 	for _, n := range before.nodes {
 		if !slices.Contains(next.nodes, n) {
 			n.replaced, n.demoted = members[n], true
-			delete(members, n) // the node is now a replica and needs a new node value
+			delete(members, n) // retires n: as a replica it gets a new node value
 		}
 	}
 	for _, n := range next.nodes {
@@ -346,7 +345,7 @@ func (c *Cluster) apply(t *topology) (changed bool) {
 	return moved > 0
 }
 
-// tableLocked returns the table for a topology, and all its nodes, including replicas.
+// tableLocked returns the table for a topology, and the set of all its nodes, including replicas.
 func (c *Cluster) tableLocked(t *topology) (next *table, members map[*node]bool) {
 	next, members = &table{}, make(map[*node]bool)
 	places := make([]uint16, len(t.masters)+1)
@@ -361,7 +360,7 @@ func (c *Cluster) tableLocked(t *topology) (next *table, members map[*node]bool)
 			at = len(next.nodes)
 			next.nodes, next.replicas = append(next.nodes, n), append(next.replicas, nil)
 		}
-		for _, replica := range t.backups[i] {
+		for _, replica := range t.replicasOf[i] {
 			if r := c.nodeLocked(replica); r != nil {
 				next.replicas[at] = append(next.replicas[at], r)
 			}
@@ -381,8 +380,8 @@ func (c *Cluster) tableLocked(t *topology) (next *table, members map[*node]bool)
 	return next, members
 }
 
-// renewReplicasLocked gives the replicas in t that were masters, and are retired as such, new node values. t is not in
-// use yet.
+// renewReplicasLocked replaces retired nodes among the replicas in t, which were masters before, by new node values. t is
+// not in use yet.
 func (c *Cluster) renewReplicasLocked(t *table) {
 	for at, list := range t.replicas {
 		t.replicas[at] = list[:0]
@@ -414,8 +413,8 @@ func (c *Cluster) retireOthersLocked(members map[*node]bool) {
 	}
 }
 
-// endStreamsLocked ends the streams of nodes that stay and are no masters any more: a listener would not receive all messages.
-// next is the present table. A node named in a recent redirection may be a master too new for the topology.
+// endStreamsLocked ends the streams of nodes that are not retired but are no longer masters in the present table next: a
+// listener would not receive all messages. A node named in a recent redirection may be a master too new for the topology.
 func (c *Cluster) endStreamsLocked(next *table) {
 	now := time.Now()
 	for _, n := range c.nodes {
@@ -425,23 +424,23 @@ func (c *Cluster) endStreamsLocked(next *table) {
 	}
 }
 
-// examine dials recently retired nodes that owe answers. A node that cannot be dialled hangs and
-// will not answer.
-func (c *Cluster) examine(ctx context.Context) {
+// probeRetired dials each retired node that owes answers, once. A node that cannot be dialled counts as replaced: it will
+// not answer.
+func (c *Cluster) probeRetired(ctx context.Context) {
 	var suspects []*node
 	c.mu.Lock()
 	for _, n := range c.retired {
-		if !n.replaced && !n.examined && !n.idle() {
-			n.examined = true
+		if !n.replaced && !n.probed && !n.idle() {
+			n.probed = true
 			suspects = append(suspects, n)
 		}
 	}
 	c.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, lastAnswers)
 	defer cancel()
-	var looks sync.WaitGroup
+	var probes sync.WaitGroup
 	for _, n := range suspects {
-		looks.Go(func() {
+		probes.Go(func() {
 			probe, err := conn.Dial(ctx, c.cfg.seed(n.announced, n.addr))
 			if err == nil {
 				_ = probe.Close()
@@ -452,7 +451,7 @@ func (c *Cluster) examine(ctx context.Context) {
 			n.replaced = true
 		})
 	}
-	looks.Wait()
+	probes.Wait()
 }
 
 // closeIdle closes the connections to retired nodes that owe no answer, or have owed an answer for
@@ -472,7 +471,7 @@ func (c *Cluster) closeIdle(now time.Time) bool {
 	left := len(c.retired) > 0
 	c.mu.Unlock()
 	for _, n := range over {
-		c.wg.Go(func() { n.close(n.why) }) // which waits for callbacks
+		c.wg.Go(func() { n.close(n.why) }) // close waits for callbacks
 	}
 	return left
 }

@@ -21,18 +21,17 @@ import (
 //
 // # Routing
 //
-// A read goes to a random replica of the master that serves its first key, leaving out replicas without an answer in the
-// last seconds. It goes to the master, within the same call, if there is no such replica, and if the replica cannot be
-// reached, is not ready or redirects it, whatever the limits in Config. A read sent to a replica and not answered fails
-// with conn.ErrUncertain, as any command does.
+// A read goes to a random replica of the master that serves its first key. Replicas without an answer in the last seconds
+// are left out. The read goes on to the master, within the same call and whatever the limits in Config, if no replica is
+// left, or if the replica cannot be reached, is not ready or redirects the read. A read sent to a replica and not answered
+// fails with conn.ErrUncertain, as any command does.
 //
 // All other commands go to the master at once: writes, commands of modules, scripts except EVAL_RO, EVALSHA_RO and
-// FCALL_RO, and SCAN and its like, whose cursors are of use only to the server that gave them. SCRIPT LOAD goes where a read
-// with the same routing key does. So does a batch's whole
-// part for a slot, if one of the part's commands is not a read.
+// FCALL_RO, and SCAN and its like, whose cursors are valid only on the server that returned them. SCRIPT LOAD goes where a
+// read with the same routing key does. In a batch, all commands of a slot go to the master if one of them is not a read.
 //
-// A user with ACLs needs READONLY. Without the permission, and with another refusal that no waiting mends, a read fails
-// and does not go to the master.
+// A user with ACLs needs the permission for READONLY. Without it, and after any other permanent refusal, a read fails and
+// does not go to the master.
 //
 // The connections to replicas are dialled on first use. Many goroutines may call the methods at once.
 type Replicas struct{ c *Cluster }
@@ -80,7 +79,7 @@ func (r Replicas) Exists(ctx context.Context, keys []string) (int64, error) {
 	return multiKey{c: r.c, reader: targetsOfReplicas(rand.Int()), name: "EXISTS", keys: keys}.count(ctx)
 }
 
-// targetsOfReplicas chooses the replica at a random index, of each master the same.
+// targetsOfReplicas returns a chooser of replicas. random selects the replica of each master.
 func targetsOfReplicas(random int) chooser {
 	return func(t *table, slot int) target {
 		if n := t.replica(slot, random, time.Now()); n != nil {

@@ -11,19 +11,19 @@ import (
 // anySlot is the route of a command without a key. Any master may serve the command.
 const anySlot = -1
 
-// place is the position of a command's first key.
-type place uint8
+// keyPosition is the position of a command's first key.
+type keyPosition uint8
 
 const (
-	atFirst   place = iota // the first argument
-	atSecond               // the second argument
-	behindOne              // after the number of keys, the first argument
-	behindTwo              // after the number of keys, the second argument
-	inStreams              // after STREAMS
-	inMigrate              // the third argument; if empty, after KEYS
-	nowhere                // no key
-	oneNode                // no key, and the answer is about a single node
-	notHere                // callers must not send the command
+	atFirst     keyPosition = iota // the first argument
+	atSecond                       // the second argument
+	afterCount1                    // after the first argument, the number of keys
+	afterCount2                    // after the second argument, the number of keys
+	inStreams                      // after STREAMS
+	inMigrate                      // the third argument; if empty, after KEYS
+	noKey                          // no key: any master may serve the command
+	ofOneNode                      // no key: the reply is about the keys of one node
+	notAllowed                     // the Cluster refuses the command
 )
 
 var (
@@ -34,7 +34,7 @@ var (
 // longestName is the length of the longest name in the tables of commands.
 const longestName = len("georadiusbymember_ro")
 
-// lowerName returns name in lower case, in buf; nothing for a longer name, which no table has.
+// lowerName returns name in lower case, in buf. It returns nil for a name too long for the tables.
 func lowerName(buf *[longestName]byte, name string) []byte {
 	if len(name) > longestName {
 		return nil
@@ -47,16 +47,16 @@ func lowerName(buf *[longestName]byte, name string) []byte {
 	return buf[:len(name)]
 }
 
-// placeOf returns the position of the first key for a command name.
-func placeOf(name string) place {
+// keyPositionOf returns the position of the first key for a command name.
+func keyPositionOf(name string) keyPosition {
 	var lower [longestName]byte
 	switch string(lowerName(&lower, name)) {
 	case "bitop", "memory", "object", "xgroup", "xinfo", "pfdebug", "debug":
 		return atSecond
 	case "lmpop", "msetex", "sintercard", "zdiff", "zinter", "zintercard", "zmpop", "zunion":
-		return behindOne
+		return afterCount1
 	case "blmpop", "bzmpop", "eval", "eval_ro", "evalsha", "evalsha_ro", "fcall", "fcall_ro":
-		return behindTwo
+		return afterCount2
 	case "xread", "xreadgroup":
 		return inStreams
 	case "migrate":
@@ -64,11 +64,11 @@ func placeOf(name string) place {
 	case "acl", "bgrewriteaof", "bgsave", "client", "cluster", "command", "config", "discard", "echo", "exec", "failover",
 		"function", "hello", "info", "lastsave", "latency", "lolwut", "module", "multi", "ping", "publish", "pubsub",
 		"replicaof", "role", "save", "script", "shutdown", "slaveof", "slowlog", "time", "unwatch", "wait", "waitaof":
-		return nowhere
+		return noKey
 	case "dbsize", "flushall", "flushdb", "keys", "randomkey", "scan", "swapdb":
-		return oneNode
+		return ofOneNode
 	case "asking":
-		return notHere
+		return notAllowed
 	}
 	return atFirst
 }
@@ -76,24 +76,24 @@ func placeOf(name string) place {
 // firstKey returns the first key of a command, or false for a command without a key.
 func firstKey(cmd *resp.Command) (key string, keyed bool, err error) {
 	at := 0
-	switch placeOf(cmd.Arg(0)) {
+	switch keyPositionOf(cmd.Arg(0)) {
 	case atFirst:
 		at = 1
 	case atSecond:
 		at = 2
-	case behindOne:
-		at = behindCount(cmd, 1)
-	case behindTwo:
-		at = behindCount(cmd, 2)
+	case afterCount1:
+		at = afterCount(cmd, 1)
+	case afterCount2:
+		at = afterCount(cmd, 2)
 	case inStreams:
-		at = behindWord(cmd, "STREAMS")
+		at = afterWord(cmd, "STREAMS")
 	case inMigrate:
 		if at = 3; cmd.Arg(3) == "" {
-			at = behindWord(cmd, "KEYS")
+			at = afterWord(cmd, "KEYS")
 		}
-	case oneNode:
+	case ofOneNode:
 		return "", false, errOneNode
-	case notHere:
+	case notAllowed:
 		return "", false, errAsking
 	}
 	if at == 0 || at >= cmd.Len() {
@@ -102,18 +102,17 @@ func firstKey(cmd *resp.Command) (key string, keyed bool, err error) {
 	return cmd.Arg(at), true, nil
 }
 
-// behindCount returns the index after argument at, the number of keys. It returns 0 if there are no
-// keys.
-func behindCount(cmd *resp.Command, at int) int {
+// afterCount returns the index after argument at, the number of keys. It returns 0 without keys.
+func afterCount(cmd *resp.Command, at int) int {
 	if n, err := strconv.Atoi(cmd.Arg(at)); err != nil || n < 1 {
 		return 0
 	}
 	return at + 1
 }
 
-// behindWord returns the index after the keyword word, or 0 without the keyword. The arguments of
+// afterWord returns the index after the keyword word, or 0 without the keyword. The arguments of
 // GROUP, AUTH and AUTH2 are skipped: they may equal the keyword by chance.
-func behindWord(cmd *resp.Command, word string) int {
+func afterWord(cmd *resp.Command, word string) int {
 	i, skip := -1, 0
 	for arg := range cmd.Args() {
 		i++

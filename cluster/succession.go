@@ -23,32 +23,34 @@ type report struct {
 
 // reports has what the nodes say of masters and their replicas. The Cluster's mu guards reports.
 type reports struct {
-	latest  [2]report                  // the latest reports of two nodes, newest first: a master's own does not displace a usable one
-	masters map[string]reported        // the masters of all reports, by id
-	named   map[string]conn.Succession // the answers to SuccessionOf
+	// latest has the latest reports of two nodes, newest first. Two, because the report of a master about itself may be of
+	// no use, and must not displace a usable one.
+	latest  [2]report
+	masters map[string]masterHistory   // all masters in any report, by id
+	named   map[string]conn.Succession // the answers to SuccessionOf, by id
 }
 
-// reported is what the reports have said of a master.
-type reported struct {
+// masterHistory is what all reports together have said of a master.
+type masterHistory struct {
 	first      bool // the first report names it
 	hadReplica bool
 }
 
-// bare reports whether a master is one of the first, and never had a replica.
-func (s *reports) bare(id string) bool { return s.masters[id] == reported{first: true} }
+// bare reports whether the first report named a master, and no report named a replica of it.
+func (s *reports) bare(id string) bool { return s.masters[id] == masterHistory{first: true} }
 
-// note stores a report.
-func (c *Cluster) note(r report) {
+// noteReport stores a report.
+func (c *Cluster) noteReport(r report) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := &c.reports
 	first := s.masters == nil
 	if first {
-		s.masters = make(map[string]reported)
+		s.masters = make(map[string]masterHistory)
 	}
 	for i, id := range r.ids {
 		m := s.masters[id]
-		s.masters[id] = reported{m.first || first, m.hadReplica || len(r.backups[i]) > 0}
+		s.masters[id] = masterHistory{m.first || first, m.hadReplica || len(r.replicasOf[i]) > 0}
 	}
 	if s.latest[0].from != r.from {
 		s.latest[1] = s.latest[0]
@@ -72,11 +74,11 @@ func (c *Cluster) Succession(ctx context.Context, key string, since time.Time) (
 	if n := c.table.Load().owner(slot); n != nil {
 		master = n.addr
 	}
-	s, err := c.inquire(ctx, master, known, func(from candidate) error {
+	s, err := c.askUntilKnown(ctx, master, known, func(from candidate) error {
 		asked := time.Now()
-		t, err := c.ask(ctx, from)
+		t, err := c.askTopology(ctx, from)
 		if err == nil {
-			c.note(report{asked, from.addr(), t})
+			c.noteReport(report{asked, from.addr(), t})
 		}
 		return err
 	})
@@ -86,9 +88,9 @@ func (c *Cluster) Succession(ctx context.Context, key string, since time.Time) (
 	return s, nil
 }
 
-// inquire asks node after node by ask, the one at the address last at the end, until known has the answer. One caller at a time
-// asks; the others use its answer.
-func (c *Cluster) inquire(ctx context.Context, last string, known func() (conn.Succession, bool), ask func(candidate) error) (none conn.Succession, err error) {
+// askUntilKnown calls ask with node after node until known returns the answer. The node at the address last comes last. One
+// caller at a time asks; the others wait and use its answer.
+func (c *Cluster) askUntilKnown(ctx context.Context, last string, known func() (conn.Succession, bool), ask func(candidate) error) (none conn.Succession, err error) {
 	select {
 	case c.inquiry <- struct{}{}:
 		defer func() { <-c.inquiry }()
@@ -133,14 +135,15 @@ func (from candidate) addr() string {
 	return from.seed
 }
 
-// names reports whether the report has the node it comes from. Otherwise the node may be any of those in the report: an address in
-// Config.Addrs need not be one that the cluster announces.
-func (c *Cluster) names(r report) bool {
+// namesItself reports whether a report contains the address from which it comes. Without it the reporting node may be any
+// node in the report: an address in Config.Addrs need not be one that the cluster announces.
+func (c *Cluster) namesItself(r report) bool {
 	itself := func(announced string) bool { return c.cfg.dialAddr(announced) == r.from }
 	return slices.ContainsFunc(r.masters, itself) || slices.ContainsFunc(r.replicas, itself)
 }
 
-// known returns the contents of the newest usable report about a slot.
+// known returns the contents of the newest usable report about a slot. If since is set, the report must not come from the
+// slot's master, which may not know that it was replaced, unless the cluster has no other node.
 func (c *Cluster) known(slot int, since time.Time) (conn.Succession, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -152,12 +155,12 @@ func (c *Cluster) known(slot int, since time.Time) (conn.Succession, bool) {
 		s := conn.Succession{
 			Master:   r.ids[place],
 			Addr:     c.cfg.dialAddr(r.masters[place]),
-			Replicas: len(r.backups[place]),
+			Replicas: len(r.replicasOf[place]),
 			Asked:    r.asked,
 		}
 		alone := len(r.masters) == 1 && len(r.replicas) == 0
-		if !since.IsZero() && !alone && (r.from == s.Addr || !c.names(r)) {
-			continue // a replaced master may not know of its replacement yet
+		if !since.IsZero() && !alone && (r.from == s.Addr || !c.namesItself(r)) {
+			continue
 		}
 		s.Bare = c.reports.bare(s.Master)
 		return s, true

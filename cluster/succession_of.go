@@ -28,9 +28,9 @@ func (c *Cluster) SuccessionOf(ctx context.Context, id string, since time.Time) 
 		s, ok := c.reports.named[id]
 		return s, ok && !s.Asked.Before(since)
 	}
-	s, err := c.inquire(ctx, "", known, func(from candidate) error {
+	s, err := c.askUntilKnown(ctx, "", known, func(from candidate) error {
 		asked, text := time.Now(), ""
-		err := c.put(ctx, from, func(ctx context.Context, send sender, _ origin) error {
+		err := c.askNode(ctx, from, func(ctx context.Context, send sender, _ origin) error {
 			v, err := send(ctx, clusterNodes)
 			if err == nil {
 				text, err = v.Text()
@@ -48,7 +48,8 @@ func (c *Cluster) SuccessionOf(ctx context.Context, id string, since time.Time) 
 	return s, nil
 }
 
-// noteNamed stores what text, a reply to CLUSTER NODES, says of s.Master, unless the reply comes from s.Master.
+// noteNamed completes s, the answer about s.Master, from text, a reply to CLUSTER NODES, and stores it. It does nothing if
+// the reply comes from s.Master itself.
 func (c *Cluster) noteNamed(s conn.Succession, text string) error {
 	known, serves, itself := readNodes(text, &s)
 	if itself {

@@ -42,7 +42,7 @@ func (t *table) with(slot int, n *node) *table {
 }
 
 // replaced returns a table in which n takes the place of old.
-func (t *table) replaced(old, n *node) *table {
+func (t *table) withReplaced(old, n *node) *table {
 	next := *t
 	next.nodes = slices.Clone(t.nodes)
 	for i := range next.nodes {

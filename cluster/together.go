@@ -40,7 +40,7 @@ func (c *Cluster) sendTogether(ctx context.Context, cmds []resp.Command) (_ []re
 		values, err := at.together(ctx, cmds)
 		why := err
 		if err == nil {
-			if why = refusal(cmds, values); why == nil || k.once() {
+			if why = refusedWhole(cmds, values); why == nil || k.wantsRefusals() { // executed at least in part, or not to be repeated
 				k.learnFrom(at, values)
 				return values, nil
 			}
@@ -85,10 +85,9 @@ func (at target) together(ctx context.Context, cmds []resp.Command) ([]resp.Valu
 	return append(values, replies[len(replies)-1]), nil
 }
 
-// refusal returns the reason why a node executed nothing of a batch that ends in WAIT. It returns
-// nil if a command was executed, or failed for a reason that does not go away. Commands without a
-// key do not count.
-func refusal(cmds []resp.Command, values []resp.Value) (first error) {
+// refusedWhole returns the first refusal if a node refused every command with a key in front of WAIT, each for a reason
+// that goes away. Otherwise it returns nil.
+func refusedWhole(cmds []resp.Command, values []resp.Value) (first error) {
 	for i := range len(cmds) - 1 {
 		if _, keyed, _ := firstKey(&cmds[i]); !keyed {
 			continue

@@ -15,12 +15,12 @@ import (
 // topology is the cluster according to one node: the announced addresses of the masters, and the
 // slots of each master. A topology is immutable once read.
 type topology struct {
-	masters  []string      // masters that serve slots
-	ids      []string      // node ids of masters; "" if unknown
-	backups  [][]string    // replicas of each master, without failed replicas
-	replicas []string      // replicas of all masters
-	owners   [Slots]uint16 // 1 + index in masters; 0 for an unserved slot
-	served   int           // number of served slots
+	masters    []string      // masters that serve slots
+	ids        []string      // node id of each master; "" if unknown
+	replicasOf [][]string    // replicas of each master, without failed replicas
+	replicas   []string      // replicas of all masters
+	owners     [Slots]uint16 // 1 + index in masters; 0 for an unserved slot
+	served     int           // number of served slots
 }
 
 var errSlots = errors.New("cluster: CLUSTER SLOTS: malformed reply")
@@ -47,9 +47,9 @@ func (o origin) addr() string { return net.JoinHostPort(o.host, strconv.Itoa(o.p
 // unknown is the host in a reply for a node without a configured host name.
 const unknown = "?"
 
-// resolve returns the address of a node announced by the origin as host and port. ip is the address
-// in the node's metadata, if any. alone means that the reply is about a single node, so an unknown
-// host is the origin's. resolve reports false if the address cannot be known.
+// resolve returns the address of a node that the origin announces as host and port. ip is the address in the node's
+// metadata, if any. alone says that the reply has no other node: an unknown host is then the origin's. ok is false if the
+// address cannot be known.
 func (o origin) resolve(host string, port int, ip string, alone bool) (addr string, ok bool) {
 	switch {
 	case host == unknown && ip != "":
@@ -71,43 +71,43 @@ func loopback(host string) bool {
 	return err == nil && ip.IsLoopback() || host == "localhost"
 }
 
-// place returns the index of the master at addr, and adds a new master. places has the indexes so far.
-func (t *topology) place(places map[string]int, addr, id string) int {
-	place, ok := places[addr]
+// masterIndex returns the index of the master at addr, and adds a new master. indexes has the masters so far.
+func (t *topology) masterIndex(indexes map[string]int, addr, id string) int {
+	index, ok := indexes[addr]
 	if !ok {
-		place = len(t.masters)
-		places[addr] = place
-		t.masters, t.ids, t.backups = append(t.masters, addr), append(t.ids, id), append(t.backups, nil)
+		index = len(t.masters)
+		indexes[addr] = index
+		t.masters, t.ids, t.replicasOf = append(t.masters, addr), append(t.ids, id), append(t.replicasOf, nil)
 	}
-	return place
+	return index
 }
 
-// backup is a replica of the master at index place.
-type backup struct {
-	place int
-	addr  string
+// masterReplica is a replica of a master.
+type masterReplica struct {
+	master int // index in topology.masters; -1 if unknown
+	addr   string
 }
 
-// back records a replica of a master. known has the replicas so far.
-func (t *topology) back(known map[backup]bool, b backup) {
-	if b.place >= 0 && !known[b] {
-		known[b] = true
-		t.backups[b.place] = append(t.backups[b.place], b.addr)
+// addReplica adds a replica to those of its master, once. known has the replicas so far.
+func (t *topology) addReplica(known map[masterReplica]bool, r masterReplica) {
+	if r.master >= 0 && !known[r] {
+		known[r] = true
+		t.replicasOf[r.master] = append(t.replicasOf[r.master], r.addr)
 	}
 }
 
-// assign gives slots to the master at index place. A slot that already has a master keeps its
+// assign gives slots to the master at an index. A slot that already has a master keeps its
 // master.
-func (t *topology) assign(first, last, place int) {
+func (t *topology) assign(first, last, master int) {
 	for slot := first; slot <= last; slot++ {
 		if t.owners[slot] == 0 {
-			t.owners[slot] = uint16(place + 1)
+			t.owners[slot] = uint16(master + 1)
 			t.served++
 		}
 	}
 }
 
-// maxNodes is the largest number of nodes in a topology. A cluster has no more masters, and hardly a thousand nodes.
+// maxNodes is the largest number of nodes in a topology: as many masters as slots. Real clusters have up to a thousand.
 const maxNodes = Slots
 
 // parseSlots reads the reply to CLUSTER SLOTS. One mistake makes the whole reply invalid.
@@ -133,22 +133,22 @@ func parseSlots(v resp.Value, from origin) (*topology, error) {
 	return topologyOf(shards, from, len(nodes) == 1), nil
 }
 
-// topologyOf returns the topology with the shards, as seen from a node. alone: they have a single node together.
+// topologyOf returns the topology with the shards, as announced by a node. alone says that the shards have one node in all.
 func topologyOf(shards []shard, from origin, alone bool) *topology {
 	t := &topology{}
-	places, known := map[string]int{}, map[backup]bool{}
+	indexes, known := map[string]int{}, map[masterReplica]bool{}
 	for _, s := range shards {
-		place := -1
+		master := -1
 		for i, n := range s.nodes {
 			addr, ok := from.resolve(n.host, n.port, n.ip, alone)
 			switch {
 			case !ok:
 			case i == 0:
-				place = t.place(places, addr, n.id)
-				t.assign(s.first, s.last, place)
+				master = t.masterIndex(indexes, addr, n.id)
+				t.assign(s.first, s.last, master)
 			default:
 				t.replicas = append(t.replicas, addr)
-				t.back(known, backup{place, addr})
+				t.addReplica(known, masterReplica{master, addr})
 			}
 		}
 	}

@@ -28,7 +28,7 @@ func (c *Cluster) Watch(ctx context.Context, keys []string, fn func(*conn.Conn) 
 	}
 	slot := Slot(keys[0])
 	k := call{c: c, ctx: ctx, name: "WATCH"}
-	aborts := 0
+	aborts := 0 // in a row: the keys were changed
 	for at := c.targetOf(slot); ; {
 		values, called, failed, err := at.watch(ctx, keys, fn)
 		switch {
@@ -40,7 +40,7 @@ func (c *Cluster) Watch(ctx context.Context, keys []string, fn func(*conn.Conn) 
 			}
 			return nil, err
 		case called && errors.Is(err, conn.ErrTxAborted):
-			k.history, k.cause, k.pauses = history{}, nil, min(aborts, abortSteps)
+			k.history, k.lastFailure, k.pauses = history{}, nil, min(aborts, abortSteps)
 			if err := k.pause(decision{action: again, pause: true}, at, err); err != nil {
 				return nil, err
 			}
@@ -50,7 +50,7 @@ func (c *Cluster) Watch(ctx context.Context, keys []string, fn func(*conn.Conn) 
 		case called && !isRedirect(err):
 			k.learn(at, err)
 			return nil, err
-		case isRedirect(err) && errors.Is(err, resp.ErrAsk): // ASKING is for one command, and not for those of fn
+		case isRedirect(err) && errors.Is(err, resp.ErrAsk): // ASKING would not hold for the commands of fn
 			err = fmt.Errorf("%w: a key to watch has moved, and its slot has not: %w", resp.ErrTryAgain, err)
 		}
 		if at, err = k.next(at, err); err != nil {
