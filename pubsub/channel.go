@@ -47,9 +47,9 @@ const (
 // channel is a channel, pattern or shard channel that some Subscriptions want, or whose
 // unsubscription the server has not confirmed.
 //
-// Exactly one request about the channel is outstanding in the states subscribing and unsubscribing,
-// and none in any other state. The part acts on changes only after the answer. A new
-// subscription therefore never mistakes the answer to an earlier request for its own.
+// In the states subscribing and unsubscribing one request about the channel is outstanding, and no
+// request in the other states. If the wanted state changes meanwhile, the next request waits for
+// the answer. So the answer to an earlier request is never taken for that of a later one.
 type channel struct {
 	name     string // constant
 	kind     kind   // constant
@@ -75,8 +75,7 @@ func (ch *channel) interrupted(err error) Event {
 	return Event{Kind: Interrupted, Channel: ch.name, Err: err}
 }
 
-// deactivate changes to a state without messages, and counts the channel as missing in its
-// Subscriptions.
+// deactivate changes to a state other than subscribed. Subscriptions to a channel that was subscribed count it as missing.
 func (ch *channel) deactivate(to state) {
 	if ch.state == subscribed {
 		for _, m := range ch.subs {
@@ -132,7 +131,7 @@ func (s *Subscriber) removeLocked(sub *Subscription) {
 		sub.queue.close()
 	}
 	s.subscriptions--
-	// The order is the opposite of subscribing: the server has the first channel for as long as any.
+	// In the opposite order of subscribing: the first channel is the last to be unsubscribed.
 	for _, in := range slices.Backward(sub.channels) {
 		in.ch.removeMemberLocked(in.index)
 	}
@@ -152,8 +151,8 @@ func (ch *channel) removeMemberLocked(index int) {
 	}
 }
 
-// updateLocked makes the keeper look at ch, or forgets ch if the Subscriber neither needs nor has a
-// subscription to it.
+// updateLocked lists ch for the keeper, which sends the request that is due. Without a Subscription to ch, and without a
+// subscription on the server, it forgets ch.
 func (p *part) updateLocked(ch *channel) {
 	switch {
 	case len(ch.subs) == 0 && (ch.state == absent || ch.state == refused):
@@ -166,7 +165,7 @@ func (p *part) updateLocked(ch *channel) {
 	}
 }
 
-// forgetLocked ends the Subscriber's care for ch, on which no request is outstanding.
+// forgetLocked removes ch from the part. No request about ch is outstanding.
 func (p *part) forgetLocked(ch *channel) {
 	delete(p.refused, ch)
 	if p.count--; p.count == 0 {
@@ -191,10 +190,10 @@ func (p *part) commandsLocked() (cmds []resp.Command) {
 		switch wanted := len(ch.subs) > 0; {
 		case wanted && ch.state == absent:
 			ch.state = subscribing
-			cmds = append(cmds, p.askLocked(subscribe, ch))
+			cmds = append(cmds, p.requestLocked(subscribe, ch))
 		case !wanted && ch.state == subscribed:
 			ch.state = unsubscribing
-			cmds = append(cmds, p.askLocked(unsubscribe, ch))
+			cmds = append(cmds, p.requestLocked(unsubscribe, ch))
 		}
 	}
 	clear(p.changed[:n])
@@ -204,8 +203,9 @@ func (p *part) commandsLocked() (cmds []resp.Command) {
 	return cmds
 }
 
-func (p *part) askLocked(v verb, ch *channel) resp.Command {
-	p.asked = append(p.asked, request{v, ch})
+// requestLocked records a request and returns its command.
+func (p *part) requestLocked(v verb, ch *channel) resp.Command {
+	p.unanswered = append(p.unanswered, request{v, ch})
 	if v == ping {
 		return resp.Cmd("PING")
 	}
@@ -228,7 +228,7 @@ func (p *part) connectLocked(now time.Time) {
 // disconnectLocked forgets the state of the connection. cause is nil unless the connection was
 // lost; consumers receive it with Interrupted.
 func (p *part) disconnectLocked(cause error) {
-	p.connected, p.changed, p.asked = false, nil, nil
+	p.connected, p.changed, p.unanswered = false, nil, nil
 	p.lost = cause != nil
 	clear(p.refused)
 	for ch := range p.channelsLocked() {

@@ -88,9 +88,9 @@ func (p *part) channelLocked(k kind, v resp.Value) *channel {
 	return nil
 }
 
-// messageLocked delivers a message. The channel's name is at index at of v, followed by the
-// payload. Messages to an unconfirmed channel are dropped, because its Subscriptions have not been
-// told Resumed.
+// messageLocked delivers a message. v has the channel's name at index at, followed by the payload.
+// Messages to an unconfirmed channel are dropped: its Subscriptions deliver messages only after
+// Resumed.
 func (p *part) messageLocked(k kind, v resp.Value, at int) {
 	const frame = len("*3\r\n$7\r\nmessage\r\n$1\r\n\r\n$1\r\n\r\n")
 	ch := p.channelLocked(k, v)
@@ -143,12 +143,12 @@ func (p *part) subscribedLocked(k kind, v resp.Value) {
 //   - Otherwise the server has ended a subscription that this process was about to end, too. Any
 //     outstanding request about the channel still gets its answer.
 //
-// The Router is told wherever the server has ended a subscription: the former node of a slot may go
-// on as a replica, and grant the next subscription.
+// The Router is told of the second case, and for a shard channel of the third: the former node of a
+// slot may go on as a replica and grant the next subscription, so no error would show the move.
 func (p *part) unsubscribedLocked(k kind, v resp.Value) {
 	ch := p.channelLocked(k, v)
 	req := request{unsubscribe, ch}
-	if ch != nil && len(p.asked) > 0 && p.asked[0] == req {
+	if ch != nil && len(p.unanswered) > 0 && p.unanswered[0] == req {
 		p.completeLocked(req)
 		p.noteAnswerLocked()
 		ch.state = absent
@@ -178,33 +178,33 @@ func (p *part) pongLocked() {
 
 // errorLocked handles an error reply, the answer to the oldest request.
 func (p *part) errorLocked(err error) error {
-	if len(p.asked) == 0 {
+	if len(p.unanswered) == 0 {
 		return fmt.Errorf("%w: %w", errUnasked, err)
 	}
 	p.noteAnswerLocked()
-	p.deniedLocked(p.takeAskedLocked(), err)
+	p.requestFailedLocked(p.takeOldestLocked(), err)
 	return nil
 }
 
 // completeLocked removes the answered request. The server answers in order, so older requests will
-// get no answer any more and fail.
+// get no answer any more: they fail with errSkipped.
 func (p *part) completeLocked(req request) {
-	for ahead := slices.Index(p.asked, req); ahead >= 0; ahead-- {
-		if first := p.takeAskedLocked(); ahead > 0 {
-			p.deniedLocked(first, errSkipped)
+	for ahead := slices.Index(p.unanswered, req); ahead >= 0; ahead-- {
+		if first := p.takeOldestLocked(); ahead > 0 {
+			p.requestFailedLocked(first, errSkipped)
 		}
 	}
 }
 
 // takeAskedLocked removes and returns the oldest request.
-func (p *part) takeAskedLocked() request {
-	req := p.asked[0]
-	p.asked = p.asked[1:]
+func (p *part) takeOldestLocked() request {
+	req := p.unanswered[0]
+	p.unanswered = p.unanswered[1:]
 	return req
 }
 
-// deniedLocked handles a request that failed with err.
-func (p *part) deniedLocked(req request, err error) {
+// requestFailedLocked handles a request that failed with err.
+func (p *part) requestFailedLocked(req request, err error) {
 	switch ch := req.ch; req.verb {
 	case ping:
 		p.pingSent = time.Time{} // an error also shows that the server answers

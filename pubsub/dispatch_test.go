@@ -64,10 +64,10 @@ var answers = [kindCount][2]string{
 // held records which channels the server has granted.
 func confirm(t testing.TB, s *Subscriber, held map[*channel]bool) bool {
 	t.Helper()
-	if len(s.main.asked) == 0 {
+	if len(s.main.unanswered) == 0 {
 		return false
 	}
-	req := s.main.asked[0]
+	req := s.main.unanswered[0]
 	raw := "+PONG\r\n"
 	if req.verb != ping {
 		raw = push('>', answers[req.ch.kind][req.verb], req.ch.name, "0")
@@ -165,7 +165,7 @@ func check(t *testing.T, s *Subscriber, subs []*Subscription) {
 	t.Helper()
 	count := 0
 	asked := make(map[*channel]verb)
-	for _, req := range s.main.asked {
+	for _, req := range s.main.unanswered {
 		if _, twice := asked[req.ch]; twice && req.verb != ping {
 			t.Fatalf("two outstanding requests about channel %q", req.ch.name)
 		}
@@ -517,7 +517,7 @@ func TestUnansweredRequestIsRepeated(t *testing.T) {
 	again := ask(t, s, "d", nil)
 	receive(t, s, "+PONG\r\n")
 	check(t, s, []*Subscription{waits, listens, again})
-	if n := len(s.main.asked); n != 0 {
+	if n := len(s.main.unanswered); n != 0 {
 		t.Errorf("%d requests without an answer after PONG", n)
 	}
 	if ev := event(again); ev.Kind != Interrupted || ev.Err == nil || !strings.Contains(ev.Err.Error(), "answer") {

@@ -26,7 +26,8 @@ var (
 	errIdle   = errors.New("pubsub: no subscription left")
 )
 
-// keep is the keeper, the goroutine of a part with channels. It connects and reconnects until ctx ends or no channel is left.
+// keep is the keeper, the goroutine of a part with channels. It connects and reconnects until ctx ends or no channel is
+// left.
 //
 // The pauses between dials grow until a connection has worked for MaxBackoff. A server that answers
 // and then closes the connection because of a request therefore gets the same pauses as an
@@ -80,8 +81,8 @@ func (p *part) dialFailed(ctx context.Context, err error) {
 		return
 	}
 	p.subscriber.mu.Lock()
-	first := !p.down
-	p.lostCause, p.down = err, true
+	first := !p.failureLogged
+	p.lostCause, p.failureLogged = err, true
 	if netfail.Dial(err) == netfail.Final || errors.Is(err, conn.ErrClosed) {
 		p.eachLocked(func(sub *Subscription) {
 			if sub.ready != nil {
@@ -130,8 +131,8 @@ func (p *part) serve(ctx context.Context, stream *conn.Stream) (answered bool, e
 	}
 	p.subscriber.mu.Lock()
 	answered = p.hasAnswered
-	first := err != nil && !p.down
-	p.lostCause, p.down = err, p.down || err != nil
+	first := err != nil && !p.failureLogged
+	p.lostCause, p.failureLogged = err, p.failureLogged || err != nil
 	p.disconnectLocked(err)
 	p.subscriber.mu.Unlock()
 	if first {
@@ -150,17 +151,17 @@ func (p *part) read(stream *conn.Stream) error {
 		if err := p.dispatch(v); err != nil {
 			return err
 		}
-		answered = answered || p.answers(stream)
+		answered = answered || p.noteConnected(stream)
 	}
 }
 
-// answers reports whether the server has answered a request on stream. Only then is the Subscriber connected again: a server, or a
-// proxy in front of it, may accept each connection and close it because of the request.
-func (p *part) answers(stream *conn.Stream) bool {
+// noteConnected logs the end of a failure once the server has answered a request on stream, which it reports. A connection
+// without an answer is not enough: a server, or a proxy in front of it, may accept each one and close it at the request.
+func (p *part) noteConnected(stream *conn.Stream) bool {
 	p.subscriber.mu.Lock()
 	answered := p.hasAnswered
-	again := answered && p.down
-	p.down = p.down && !answered
+	again := answered && p.failureLogged
+	p.failureLogged = p.failureLogged && !answered
 	p.subscriber.mu.Unlock()
 	if again {
 		p.warn("connected again", "addr", stream.Addr())
@@ -213,7 +214,7 @@ const flood = 64 << 10
 // timing is the time of a look at the deadlines of a part, and the time of the next look.
 type timing struct{ now, next time.Time }
 
-// due reports whether the time at has come. If not, the next look is then at the latest.
+// due reports whether the time at has come. If not, it makes the next look come at that time at the latest.
 func (t *timing) due(at time.Time) bool {
 	if at.Before(t.next) {
 		t.next = at
@@ -246,7 +247,7 @@ func (p *part) next(now time.Time) (cmds []resp.Command, wait time.Duration, err
 	case every > 0 && t.due(p.lastAnswer.Add(every)):
 		p.pingSent, p.received = now, 0
 		p.reportedAt = now.Add(silentAfter - silentPeriod) // makes the first report due after silentAfter
-		cmds = append(cmds, p.askLocked(ping, nil))
+		cmds = append(cmds, p.requestLocked(ping, nil))
 	}
 	return cmds, t.next.Sub(now), err
 }
@@ -278,6 +279,6 @@ func (p *part) missingPongLocked(t *timing) error {
 		return errSilent
 	}
 	p.pingSent, p.received = t.now, 0
-	t.due(t.now.Add(limit))
+	t.due(t.now.Add(limit)) // look again then
 	return nil
 }

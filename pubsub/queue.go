@@ -30,7 +30,7 @@ type queue struct {
 
 	mu sync.Mutex // guards the following; locked after the Subscriber's mu
 
-	held        bool // the feeder sends an event, or has just sent it; false without a feeder, and then read without mu
+	held        bool // the feeder is sending an event, or has just sent it; false without a feeder, and then read without mu
 	backlog     []*Event
 	bytes       int           // size of the backlog
 	changes     int           // changes of state in the backlog
@@ -167,7 +167,7 @@ func (q *queue) noteSent(size int) {
 }
 
 // sendingBytes returns the size of the events in the Go channel and of the event held by the
-// feeder, which may be counted twice.
+// feeder. An event that has just moved from the feeder to the Go channel may count twice.
 func (q *queue) sendingBytes() (sum int) {
 	n := uint(len(q.events))
 	if q.held {
@@ -189,8 +189,8 @@ func (q *queue) dropOldestLocked() (dropped int) {
 	sent, all := q.takeBackLocked()
 	kept := sent[:0]
 	for _, ev := range sent {
-		// The next Lagged counts for an earlier one, too, and a change of state to be sent again for
-		// earlier changes.
+		// Drop what a later event will replace: the next Lagged has the sum of all counts, and the change of state to be
+		// sent again is the last one.
 		if all && ev.Kind != Lagged && !(q.resendState && ev.changesState()) {
 			kept = append(kept, ev)
 			q.noteKeptLocked(ev)
@@ -205,9 +205,8 @@ func (q *queue) dropOldestLocked() (dropped int) {
 	return dropped
 }
 
-// takeBackLocked empties the Go channel, and takes the event that the feeder holds. If all is
-// false, the consumer has received some of these events meanwhile, and may have received the last
-// of them: the others must not be sent any more, as an old event never follows a newer one.
+// takeBackLocked takes all events out of the Go channel, and the event that the feeder holds. all is false if the consumer
+// received some of them meanwhile: the rest may be older than an event already received, and must not be sent again.
 func (q *queue) takeBackLocked() (sent []*Event, all bool) {
 	expected := len(q.events)
 	if q.held {

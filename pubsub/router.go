@@ -116,7 +116,8 @@ func (p *part) rerouteLocked(ch *channel) bool {
 // redirections mean that the servers do not agree yet.
 const movesAtOnce = 2
 
-// redirectLocked handles a refusal of ch. It reports whether ch has moved to another server.
+// redirectLocked tells the Router of a refusal of ch, and moves ch if another server has it now. It reports whether ch has
+// moved.
 func (p *part) redirectLocked(ch *channel, err error) bool {
 	if p.subscriber.router == nil || ch.kind == pattern {
 		return false

@@ -42,7 +42,8 @@ type Subscriber struct {
 	dropped       int64
 }
 
-// part has a connection of a Subscriber, and the channels on this connection.
+// part is the connection of a Subscriber to one server, over all its reconnects, with the channels on it. A Subscriber
+// without a Router has one part, main.
 type part struct {
 	// Constant.
 	subscriber *Subscriber
@@ -60,9 +61,9 @@ type part struct {
 
 	// The present connection.
 	connected   bool
-	changed     []*channel             // channels that may need a request
-	asked       []request              // unanswered, in the order sent, in which the server answers: an error belongs to the first
-	refused     map[*channel]time.Time // time of the next request
+	changed     []*channel             // channels for which a request may be due
+	unanswered  []request              // requests in the order sent, in which the server answers: an error reply belongs to the first
+	refused     map[*channel]time.Time // time at which to request the channel again
 	lastAnswer  time.Time              // time of the last answer to a request, or of the connect
 	hasAnswered bool                   // the server has answered a request
 	pingSent    time.Time              // time of the unanswered PING, or zero
@@ -70,9 +71,9 @@ type part struct {
 	reportedAt  time.Time              // time of the last report to the Router about an unanswered PING
 	idleSince   time.Time              // time when the last channel went, or zero
 
-	lost      bool // the connection was lost and not replaced yet
-	lostCause error
-	down      bool // the Logger has been told of a failure, and of no connection with an answer since
+	lost          bool // the last connection was lost, and no other was made yet
+	lostCause     error
+	failureLogged bool // the Logger knows of a failure, and of no answer since
 }
 
 // New returns a Subscriber on connections from d. New neither dials nor starts a goroutine; the

@@ -19,8 +19,8 @@ const (
 	Resumed
 
 	// Lagged: N messages were dropped, the oldest first, because the consumer was slow and its
-	// queue reached Config.QueueBytes. Lagged precedes the rest of the queue, or follows a few
-	// messages, with gaps between them, if the consumer began to read at the same moment.
+	// queue reached Config.QueueBytes. Lagged comes before the rest of the queue. If the consumer
+	// reads at the same moment, it may receive a few of the older messages before Lagged.
 	Lagged
 
 	// Interrupted: messages are missed until the next Resumed. Err is the reason: the connection

@@ -27,8 +27,8 @@ func (s *Script) Call(keys []string, args ...any) Call {
 }
 
 // AnyOrder returns c as a call without a place in the order of its batch: c may run before or after
-// any other call of the batch, with a common key too. RunBatch then sends neither c nor the calls
-// before c with their source because of c.
+// any other call, even one with a common key. RunBatch then need not send the source of scripts to
+// keep c in its place.
 func (c Call) AnyOrder() Call {
 	c.anyOrder = true
 	return c
@@ -45,8 +45,8 @@ func (c Call) AnyOrder() Call {
 //
 // RunBatch sends a call by digest, or with its source if a later call of another script has a key
 // in common. After a NOSCRIPT reply, and only then, RunBatch repeats the call with its source, in a
-// second write. If a later call with a common key has already run, RunBatch does not repeat, and
-// NOSCRIPT is the reply: scripts were loaded and flushed by other clients in the meantime.
+// second write. It does not repeat a call if a later call with a common key has run, which takes
+// another client that loads and flushes scripts meanwhile; NOSCRIPT is then the reply.
 //
 // # Errors
 //
@@ -85,7 +85,7 @@ func describe(calls []Call) conn.CommandStart {
 
 // runBatch is RunBatch for calls that can be encoded.
 func runBatch(ctx context.Context, d conn.Doer, calls []Call) ([]resp.Value, error) {
-	replies, err := d.SendBatch(ctx, inOrder(calls))
+	replies, err := d.SendBatch(ctx, commandsOf(calls))
 	if err != nil {
 		return replies, err
 	}
@@ -107,9 +107,9 @@ func runBatch(ctx context.Context, d conn.Doer, calls []Call) ([]resp.Value, err
 	return replies, nil
 }
 
-// inOrder returns the commands of calls. A call is sent with its source if a later call of another
-// script has a key in common, because the server may have only the later script.
-func inOrder(calls []Call) []resp.Command {
+// commandsOf returns the commands of calls. A call is sent with its source if a later call of another
+// script has a key in common: a server with only the later script would otherwise change the order.
+func commandsOf(calls []Call) []resp.Command {
 	cmds, several := make([]resp.Command, len(calls)), false
 	for i, call := range calls {
 		cmds[i] = call.cmd
@@ -118,7 +118,7 @@ func inOrder(calls []Call) []resp.Command {
 	if !several {
 		return cmds
 	}
-	later := map[string]*Script{} // by key: the script of the later calls; nil for several
+	later := map[string]*Script{} // the script of all later calls with a key, by key; nil if they have several
 	for i := len(calls) - 1; i >= 0; i-- {
 		if calls[i].anyOrder {
 			continue
@@ -190,7 +190,7 @@ func runWithSource(ctx context.Context, d conn.Doer, calls []Call, indexes []int
 		call := calls[index]
 		if s := call.script; !asked[s] {
 			asked[s] = true
-			if s.forgotten() {
+			if s.noteMissing() {
 				loads = append(loads, s.load(call.cmd))
 			}
 		}
@@ -214,7 +214,7 @@ func (e *afterLoads) At(i int) (resp.Value, error) { return e.Outcomes.At(i + e.
 func (e *afterLoads) Unwrap() error                { return e.Outcomes }
 
 // Outcome returns the result of call i after RunBatch returned replies and err: the reply, or the
-// error of the call. On a cluster, err can contain replies to more calls than the first.
+// error of the call. err may contain replies to further calls than replies, with a cluster for example.
 func Outcome(replies []resp.Value, err error, i int) (resp.Value, error) {
 	return conn.Outcome(replies, err, i)
 }

@@ -34,7 +34,7 @@ type Script struct {
 	once   sync.Once
 	digest string // set by once
 
-	missed atomic.Bool // some server replied NOSCRIPT
+	missed atomic.Bool // some server has replied NOSCRIPT
 }
 
 // New returns a script with the source src. It neither sends nor checks src: if the script does not
@@ -106,8 +106,8 @@ func (s *Script) run(ctx context.Context, d conn.Doer, cmd resp.Command, eval st
 	if !noScript(err) {
 		return v, err
 	}
-	if s.forgotten() {
-		// The reply to SCRIPT LOAD does not matter: EVAL below works without a loaded script.
+	if s.noteMissing() {
+		// The reply to SCRIPT LOAD does not matter: if cmd still gets NOSCRIPT, the EVAL below works.
 		replies, err := d.SendBatch(ctx, []resp.Command{s.load(cmd), cmd})
 		if err != nil {
 			return resp.Value{}, err
@@ -122,9 +122,9 @@ func (s *Script) run(ctx context.Context, d conn.Doer, cmd resp.Command, eval st
 	return d.Send(ctx, s.withSource(cmd, eval))
 }
 
-// forgotten notes a reply NOSCRIPT, and reports whether it was not the first: a server may have forgotten the script. Since Redis
-// 7.4 servers evict scripts sent by EVAL, and keep those of SCRIPT LOAD.
-func (s *Script) forgotten() bool { return s.missed.Swap(true) }
+// noteMissing notes a NOSCRIPT reply, and reports whether there was one before: then SCRIPT LOAD is worth its bytes. Since
+// Redis 7.4 servers evict scripts sent by EVAL, but not those sent by SCRIPT LOAD.
+func (s *Script) noteMissing() bool { return s.missed.Swap(true) }
 
 // send sends cmd unless an argument could not be encoded.
 func send(ctx context.Context, d conn.Doer, cmd resp.Command) (resp.Value, error) {
@@ -178,8 +178,7 @@ func errorReply(err error) (resp.Error, bool) {
 	return errors.AsType[resp.Error](err)
 }
 
-// command encodes a call of a script. words stay on the stack unless there are many keys; args
-// always do.
+// command encodes a call of a script. args do not escape to the heap.
 func command(name, script string, keys []string, args []any) resp.Command {
 	var buf [16]string
 	words := append(buf[:0], name, script, strconv.Itoa(len(keys)))
