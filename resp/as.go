@@ -74,7 +74,7 @@ func Each[T any](values []Value, err error) ([]T, error) {
 	list := make([]T, len(values))
 	for i, v := range values {
 		if err := d.decode(v, reflect.ValueOf(&list[i]).Elem(), ""); err != nil {
-			return nil, at(err, "reply "+strconv.Itoa(i))
+			return nil, inPart(err, "reply "+strconv.Itoa(i))
 		}
 	}
 	return list, nil
@@ -270,7 +270,7 @@ func (v Value) texts() ([]string, error) {
 	list := make([]string, len(elems))
 	for i, e := range elems {
 		if list[i], err = e.Text(); err != nil {
-			return nil, at(err, "element "+strconv.Itoa(i))
+			return nil, inPart(err, "element "+strconv.Itoa(i))
 		}
 	}
 	return list, nil
@@ -286,10 +286,10 @@ func (v Value) textMap() (map[string]string, error) {
 	for key, value := range pairs {
 		name, err := key.Text()
 		if err != nil {
-			return nil, at(err, "a key")
+			return nil, inPart(err, "a key")
 		}
 		if m[name], err = value.Text(); err != nil {
-			return nil, at(err, "the value of a key")
+			return nil, inPart(err, "the value of a key")
 		}
 	}
 	return m, nil
@@ -312,7 +312,7 @@ func (d *decoder) decodeSlice(v Value, dst reflect.Value) error {
 	dst.Set(reflect.MakeSlice(t, len(elems), len(elems)))
 	for i, e := range elems {
 		if err := d.decode(e, dst.Index(i), ""); err != nil {
-			return at(err, "element "+strconv.Itoa(i))
+			return inPart(err, "element "+strconv.Itoa(i))
 		}
 	}
 	return nil
@@ -328,10 +328,10 @@ func (d *decoder) decodeMap(v Value, dst reflect.Value) error {
 	for k, e := range pairs {
 		key, elem := reflect.New(t.Key()).Elem(), reflect.New(t.Elem()).Elem()
 		if err := d.decode(k, key, ""); err != nil {
-			return at(err, "a key")
+			return inPart(err, "a key")
 		}
 		if err := d.decode(e, elem, ""); err != nil {
-			return at(err, "the value of a key")
+			return inPart(err, "the value of a key")
 		}
 		dst.SetMapIndex(key, elem)
 	}
@@ -354,7 +354,7 @@ type placeError struct {
 	place string // a number, or a name from the program, never from the reply
 }
 
-func at(err error, place string) error { return &placeError{err, place} }
+func inPart(err error, place string) error { return &placeError{err, place} }
 
 func (e *placeError) Error() string { return e.err.Error() + " (" + e.place + ")" }
 func (e *placeError) Unwrap() error { return e.err }

@@ -36,7 +36,7 @@ func (b *buffer) offset() int64 { return b.base + int64(b.r) }
 
 // fill reads at least one more byte. After an error the buffered bytes are still available.
 func (b *buffer) fill() error {
-	b.room()
+	b.makeRoom()
 	n, err := b.read(b.buf[b.w:])
 	b.w += n
 	return err
@@ -77,7 +77,7 @@ func (b *buffer) read(p []byte) (int, error) {
 }
 
 // room makes space behind the buffered bytes.
-func (b *buffer) room() {
+func (b *buffer) makeRoom() {
 	if b.r < b.w {
 		switch {
 		case b.w < len(b.buf):

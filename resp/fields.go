@@ -259,7 +259,7 @@ func (d *decoder) decodeStruct(v Value, dst reflect.Value) error {
 	for key, value := range pairs {
 		name, err := key.Text()
 		if err != nil {
-			return at(err, "a key")
+			return inPart(err, "a key")
 		}
 		for i := range fields {
 			f := &fields[(next+i)%len(fields)]
@@ -268,7 +268,7 @@ func (d *decoder) decodeStruct(v Value, dst reflect.Value) error {
 			}
 			next += i + 1
 			if err := d.decode(value, dst.FieldByIndex(f.index), f.unit); err != nil {
-				return at(err, "field "+f.title)
+				return inPart(err, "field "+f.title)
 			}
 			break
 		}

@@ -43,7 +43,7 @@ func (r *Reader) Read() (Value, error) {
 				return Value{}, r.fail(err)
 			}
 		}
-		if v, n := r.simple(r.buf[r.r:r.w]); n > 0 {
+		if v, n := r.readCommon(r.buf[r.r:r.w]); n > 0 {
 			r.r += n
 			return v, nil
 		}
@@ -93,7 +93,7 @@ func (p *shared) add(s []byte, left int) string {
 // simple decodes the most common replies from b, which is not empty, without the state that
 // readReply needs. It returns the length of the reply, or 0 if the reply is incomplete or less
 // common. simple accepts nothing that readReply would refuse.
-func (r *Reader) simple(b []byte) (Value, int) {
+func (r *Reader) readCommon(b []byte) (Value, int) {
 	switch b[0] {
 	case '+':
 		if len(b) >= 5 && string(b[:5]) == "+OK\r\n" {

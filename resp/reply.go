@@ -34,13 +34,13 @@ type span struct{ elems, numElems, attrs, numAttrs int32 }
 // frame is an unfinished aggregate, attribute or streamed string. The elements of a streamed string
 // are its chunks.
 type frame struct {
-	kind   Kind
-	chunks bool // a streamed string
-	num    int  // values so far, keys and values counted separately; bytes of a streamed string
-	want   int  // total number of values; negative if streamed
-	first  int  // index of its first item in reply.items, or of its first byte in reply.text
-	attrs  int  // pairs of attributes read before the next value
-	at     int  // index in reply.items of the first attribute
+	kind      Kind
+	chunks    bool // a streamed string
+	num       int  // values so far, keys and values counted separately; bytes of a streamed string
+	want      int  // total number of values; negative if streamed
+	start     int  // index of its first item in reply.items, or of its first byte in reply.text
+	attrs     int  // pairs of attributes read before the next value
+	attrsFrom int  // index in reply.items of the first attribute
 }
 
 // reply is the state of the unfinished reply. items is a stack; a complete aggregate moves its
@@ -85,7 +85,7 @@ func (p *reply) push(it item) {
 	f := p.top()
 	if !p.skipping {
 		if f.attrs > 0 {
-			p.attach(&it, f.at)
+			p.attach(&it, f.attrsFrom)
 		}
 		p.items = append(p.items, it)
 	}
@@ -136,12 +136,12 @@ func (p *reply) close() item {
 	}
 	p.spans = append(p.spans, span{elems: int32(len(p.done)), numElems: int32(f.num)})
 	it.span = int32(len(p.spans))
-	if f.first == 0 && len(p.done) == 0 {
+	if f.start == 0 && len(p.done) == 0 {
 		p.items, p.done = p.done, p.items
 		return it
 	}
-	p.done = append(p.done, p.items[f.first:]...)
-	p.items = p.items[:f.first]
+	p.done = append(p.done, p.items[f.start:]...)
+	p.items = p.items[:f.start]
 	return it
 }
 
@@ -188,7 +188,7 @@ func (p *reply) value() Value {
 			v.num, v.str = uint64(BulkString), text[at:at+it.num&(1<<textBits-1)]
 			continue
 		}
-		p.set(v, it, text, nodes)
+		p.fillValue(v, it, text, nodes)
 	}
 	for i, s := range p.spans {
 		n := &nodes[i]
@@ -200,12 +200,12 @@ func (p *reply) value() Value {
 		}
 	}
 	var v Value
-	p.set(&v, &p.items[0], text, nodes)
+	p.fillValue(&v, &p.items[0], text, nodes)
 	return v
 }
 
 // set converts it to v, which must be zero.
-func (p *reply) set(v *Value, it *item, text string, nodes []node) {
+func (p *reply) fillValue(v *Value, it *item, text string, nodes []node) {
 	v.num = uint64(it.kind)
 	if it.span != 0 {
 		v.node = &nodes[it.span-1]
@@ -253,7 +253,7 @@ func (p *reply) discard() {
 }
 
 // write adds the next bytes of the body.
-func (p *reply) write(s []byte) {
+func (p *reply) addBody(s []byte) {
 	b := &p.body
 	b.left -= len(s)
 	switch {

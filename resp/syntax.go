@@ -160,7 +160,7 @@ func (r *Reader) readText(mark byte) error {
 	case mark == '=' && n < formatLen:
 		return r.syntax(0, "a verbatim string is too short for its format")
 	}
-	if err := r.fits(header, n, r.lim.Bulk); err != nil {
+	if err := r.checkLength(header, n, r.lim.Bulk); err != nil {
 		return err
 	}
 	kind, size := kindOf(mark), header+n+2
@@ -195,7 +195,7 @@ func (r *Reader) readText(mark byte) error {
 func (r *Reader) readSpecialText(n, header int) error {
 	if n == streamed {
 		r.r += header
-		r.frames = append(r.frames, frame{kind: BulkString, chunks: true, want: -1, first: len(r.text)})
+		r.frames = append(r.frames, frame{kind: BulkString, chunks: true, want: -1, start: len(r.text)})
 		return nil
 	}
 	if f := r.top(); f.kind == Push && f.num == 0 {
@@ -224,7 +224,7 @@ func (r *Reader) readBody() error {
 			}
 		}
 		s := r.buf[r.r:min(r.w, r.r+b.left)]
-		r.write(s)
+		r.addBody(s)
 		r.r += len(s)
 	}
 	if err := r.need(2); err != nil {
@@ -283,7 +283,7 @@ func (r *Reader) readChunk() error {
 		r.endText(f)
 		return nil
 	}
-	if err := r.fits(header, n, r.lim.Bulk-f.num); err != nil {
+	if err := r.checkLength(header, n, r.lim.Bulk-f.num); err != nil {
 		return err
 	}
 	r.r += header
@@ -294,7 +294,7 @@ func (r *Reader) readChunk() error {
 
 // endText closes f, a streamed string, and adds its text.
 func (r *Reader) endText(f *frame) {
-	kind, first := f.kind, f.first
+	kind, first := f.kind, f.start
 	r.frames = r.frames[:len(r.frames)-1]
 	if r.skipping {
 		r.add(item{kind: kind})
@@ -347,13 +347,13 @@ func (r *Reader) open(kind Kind, n, want int) {
 	if kind == attribute {
 		f := r.top()
 		if f.attrs == 0 {
-			f.at = len(r.items)
+			f.attrsFrom = len(r.items)
 		}
 		f.attrs += max(1, n)
 	}
 	switch {
 	case want != 0:
-		r.frames = append(r.frames, frame{kind: kind, want: want, first: len(r.items)})
+		r.frames = append(r.frames, frame{kind: kind, want: want, start: len(r.items)})
 	case kind != attribute:
 		r.add(item{kind: kind})
 	}
@@ -434,7 +434,7 @@ func (r *Reader) header() (n, size int, err error) {
 }
 
 // fits returns an error if a string of n bytes, following its header, exceeds a limit.
-func (r *Reader) fits(header, n, most int) error {
+func (r *Reader) checkLength(header, n, most int) error {
 	switch {
 	case n > most:
 		return r.exceeds("bulk", r.lim.Bulk)
