@@ -16,8 +16,8 @@ var (
 // AppendCommand appends the encoded command to dst. See [Cmd] for the types of args. On an error it
 // returns dst unchanged.
 //
-// AppendCommand keeps neither dst nor args. A variadic method that is called on a concrete type and
-// calls AppendCommand therefore leaves both on its caller's stack.
+// AppendCommand keeps neither dst nor args. So a variadic method of a concrete type that passes its
+// arguments to AppendCommand does not allocate them.
 func AppendCommand(dst []byte, args ...any) ([]byte, error) {
 	dst, _, err := appendWords(dst, nil, args)
 	return dst, err
@@ -41,17 +41,18 @@ func appendWords(dst []byte, words []string, args []any) (_ []byte, n int, err e
 	return recount(dst, start, body, n, more), n + more, nil
 }
 
-// recount corrects the header dst[n:body] of a command whose slices stand for more words than their number says.
-func recount(dst []byte, n, body, words, more int) []byte {
+// recount corrects dst[start:body], the header of a command with the number of its arguments: slices among them stand for
+// more words, or for none.
+func recount(dst []byte, start, body, words, more int) []byte {
 	if more == 0 {
 		return dst
 	}
 	var header [24]byte
-	return slices.Replace(dst, n, body, appendHeader(header[:0], '*', words+more)...)
+	return slices.Replace(dst, start, body, appendHeader(header[:0], '*', words+more)...)
 }
 
-// AppendAround is AppendCommand without the text of args[i], a string or a []byte of n bytes: dst[:at] comes before the
-// text on the wire, and dst[at:] after it. A client can then write a long text from the memory that it is in.
+// AppendAround is AppendCommand without the text of args[i], a string or a []byte of n bytes, which belongs at dst[at]. A
+// client can so write a long text from its own memory, without a copy.
 func AppendAround(dst []byte, i, n int, args ...any) (_ []byte, at int, err error) {
 	start := len(dst)
 	dst = appendHeader(dst, '*', len(args))

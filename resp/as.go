@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// As converts a reply to T. Its arguments are the results of a call, so that it stands around the call:
+// As converts a reply to T. Its arguments are the results of a call:
 //
 //	n, err := resp.As[int64](pool.Do(ctx, "INCR", "hits"))
 //	user, err := resp.As[User](pool.Do(ctx, "HGETALL", "user:1"))
@@ -17,7 +17,8 @@ import (
 //   - string, bool, and all integers and floating-point numbers, as Text, Bool, Int and Float convert.
 //     A number out of range is an error, also a time.Duration.
 //   - []byte: a copy of the text.
-//   - []E: the elements of an aggregate. Pairs, each an array of two, are flat if E is a text or a number, as RESP2 sends them.
+//   - []E: the elements of an aggregate. If E is a text or a number, an array of pairs (RESP3) counts as
+//     the flat array that RESP2 sends.
 //   - map[K]E: the pairs of an aggregate, as Pairs finds them.
 //   - a struct: the same pairs, by the names in the tags of its fields; see [Fields]. A name without a
 //     field is ignored, and a field without a name stays zero.
@@ -26,9 +27,9 @@ import (
 //   - a type whose pointer is an encoding.TextUnmarshaler.
 //   - [Value]: the reply itself.
 //
-// An err that is not nil is returned as the error, and so is an error reply in any place that is not stored as a Value. A
-// reply of another form is a [*KindError], and so is a null unless T is a pointer or Value: use [Maybe] where a key may be
-// missing. With an error the result is zero.
+// The error is err, or an error reply in v, even inside an aggregate unless it is stored as a Value. A reply of another form
+// is a [*KindError], and so is a null unless T is a pointer or Value: use [Maybe] where a key may be missing. With an error
+// the result is zero.
 //
 // As uses reflection, except for the most common types. A program that calls neither As nor Fields does not link it.
 func As[T any](v Value, err error) (t T, _ error) {
@@ -43,13 +44,13 @@ func As[T any](v Value, err error) (t T, _ error) {
 	return t, nil
 }
 
-// Maybe is As for a key that may be missing. ok reports whether the reply holds anything: it is false for a null, which
-// is the reply about a missing string, and for an aggregate without elements, because Redis keeps no empty hash, list or
-// set. An empty string is there: ok is true. If ok is false, T is zero.
+// Maybe is As for a key that may be missing. ok is false for a null, the reply about a missing string, and for an aggregate
+// without elements, because Redis keeps no empty hash, list or set. For an empty string ok is true. If ok is false, t is
+// zero.
 //
 //	name, ok, err := resp.Maybe[string](pool.Do(ctx, "GET", "name"))
 //
-// For the elements of a reply a pointer does the same: MGET as []*string has nil for each missing key.
+// For elements of a reply use a pointer: MGET as []*string has nil for each missing key.
 func Maybe[T any](v Value, err error) (t T, ok bool, _ error) {
 	switch k := v.Kind(); {
 	case err != nil:
@@ -80,7 +81,7 @@ func Each[T any](values []Value, err error) ([]T, error) {
 	return list, nil
 }
 
-// decoder holds the fields of the struct types that it has met.
+// decoder decodes one reply or batch. It caches the fields of struct types.
 type decoder struct {
 	structs map[reflect.Type][]field
 }
@@ -190,8 +191,8 @@ func (v Value) unsigned() (uint64, error) {
 	return 0, v.isNot("an unsigned integer")
 }
 
-// unmarshal passes the text of v to p, the address of dst. On a struct with an embedded nil, p may call UnmarshalText of the
-// nil: that panic becomes an error, because a reply causes it.
+// unmarshal passes the text of v to p, the address of dst. If dst is a struct with an embedded nil, its UnmarshalText may be
+// that of the nil and panic. The panic becomes an error, because a reply triggers it.
 func (v Value) unmarshal(p encoding.TextUnmarshaler, dst reflect.Value) (err error) {
 	s, err := v.Text()
 	if err != nil {
@@ -203,7 +204,7 @@ func (v Value) unmarshal(p encoding.TextUnmarshaler, dst reflect.Value) (err err
 			err = v.isNot("the text of " + article(dst.Type()) + ", in which a nil is embedded")
 		}
 	}()
-	if p.UnmarshalText([]byte(s)) != nil { // whose error may quote the text
+	if p.UnmarshalText([]byte(s)) != nil { // leave the error out: it may quote the text
 		return v.isNot("the text of " + article(dst.Type()))
 	}
 	return nil
@@ -227,7 +228,7 @@ func embedsNil(v reflect.Value) bool {
 	return false
 }
 
-// list returns the elements of v, which must be an aggregate without names.
+// list returns the elements of an aggregate. In a map, keys and values alternate.
 func (v Value) list() ([]Value, error) {
 	switch v.Kind() {
 	case Array, Set, Push, Map:
@@ -236,7 +237,7 @@ func (v Value) list() ([]Value, error) {
 	return nil, v.isNot("a list")
 }
 
-// flat is list for elements that are no aggregates. It returns an array of pairs, as RESP3 has them, as RESP2 does: flat.
+// flat is list for elements that are texts or numbers. An array of pairs, as in RESP3, becomes the flat array of RESP2.
 func (v Value) flat() ([]Value, error) {
 	elems, err := v.list()
 	if len(elems) == 0 || elems[0].Kind() != Array {

@@ -27,7 +27,7 @@ type buffer struct {
 	buf        []byte
 	r, w       int
 	base       int64 // offset in the stream of buf[0]
-	pendingErr error // arrived with the last bytes; returned by the next read
+	pendingErr error // came together with the last bytes; the next read returns it
 	smallReads int   // reads in a row of at most shrinkBytes
 }
 
@@ -42,7 +42,7 @@ func (b *buffer) fill() error {
 	return err
 }
 
-// readInto is fill with other memory. The buffer must be empty.
+// readInto is fill for memory of the caller, past the buffer, which must be empty.
 func (b *buffer) readInto(p []byte) (n int, err error) {
 	n, err = b.read(p)
 	b.base += int64(n)
@@ -76,7 +76,7 @@ func (b *buffer) read(p []byte) (int, error) {
 	return 0, io.ErrNoProgress
 }
 
-// room makes space behind the buffered bytes.
+// makeRoom makes space behind the buffered bytes.
 func (b *buffer) makeRoom() {
 	if b.r < b.w {
 		switch {

@@ -4,11 +4,11 @@ import "iter"
 
 // Entry is an entry of a stream.
 type Entry struct {
-	Stream string // the stream's key, if the reply names it, as those of XREAD and XREADGROUP do
+	Stream string // the stream's key in a reply of XREAD or XREADGROUP; "" in replies without it
 	ID     string
 
 	// Fields holds the names and values of the entry, alternating: As[map[string]string](e.Fields, nil). It is a null
-	// for an entry that was deleted, and for an entry of which only the ID was asked for.
+	// for a deleted entry, and in a reply with IDs only.
 	Fields Value
 }
 
@@ -34,8 +34,8 @@ func (e Entry) Get(name string) string {
 //		fmt.Println(e.ID, e.Get("name"))
 //	}
 //
-// A null has no entries. A null among the entries, which XCLAIM of a server before 7.0 has for a deleted one, is
-// skipped. An err that is not nil, an error reply, and a reply of another form come as the error of the last step.
+// A null has no entries. A null among the entries, which XCLAIM before Redis 7.0 returns for a deleted entry, is skipped.
+// An error ends the loop, in a last step: err, an error reply, or a [*KindError] for a reply of another form.
 func Entries(v Value, err error) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		switch {

@@ -18,19 +18,19 @@ import (
 //	}
 //	_, err := pool.Do(ctx, "HSET", "user:1", resp.Fields(user))
 //
-// Of a struct Fields takes the exported fields with a tag redis, in their order, also of embedded structs. The tag "-"
-// excludes a field, or an embedded struct with all its fields. Each name may stand in one tag only, and no tagged
-// field may be hidden, in the sense of Go, by a field that is not stored. A map is sorted by its keys.
+// A struct is stored by its exported fields with a tag redis, in their order, including those of embedded structs. The tag
+// "-" excludes a field, or an embedded struct with all its fields. Two tags must not have the same name, and a tagged
+// field must not be hidden, in the sense of Go, by a field that is not stored. A map is sorted by its keys.
 //
-// The values are of the types that [Cmd] takes, time.Time, time.Duration, types that implement
-// encoding.TextMarshaler themselves or by a pointer, and pointers and interfaces to these. A nil pointer or interface is
-// left out. For a nil pointer to a struct the result is empty.
+// A value has a type that [Cmd] takes, or is a time.Time, a time.Duration, or an encoding.TextMarshaler, itself or by its
+// pointer. Pointers and interfaces to these are followed. A nil pointer or interface is left out; for a nil pointer to a
+// struct the result is empty.
 //
-// Behind a comma the tag names a unit: s, ms, us or ns. A time.Time with a unit is stored as the time since 1970, and
-// without one in RFC 3339. A time.Duration must have a unit, and what is shorter than the unit is cut off.
+// A tag may name a unit after a comma: s, ms, us or ns. A time.Time with a unit is stored as the number of units since
+// 1970, and without one in RFC 3339. A time.Duration must have a unit; the fraction of a unit is cut off.
 //
 // Fields panics if the type cannot be stored, if a TextMarshaler returns an error, and if a time is out of the range of
-// its unit: a time with ns is in the years 1678 to 2262, and so never the zero time. [As] reads what Fields has written.
+// its unit: with ns the years 1678 to 2262, so without the zero time. [As] reads what Fields has written.
 func Fields(v any) []string {
 	r := reflect.ValueOf(v)
 	if !r.IsValid() {
@@ -57,7 +57,7 @@ func Fields(v any) []string {
 	panic("resp: Fields of " + article(t) + ": pass a struct or a map")
 }
 
-// maxPointers limits how many pointers may stand one behind the other: type P *P has no end.
+// maxPointers limits the pointers to follow, because type P *P has no end.
 const maxPointers = 16
 
 // structFields returns the fields of r, a struct of type t, or none if r is invalid.
@@ -114,7 +114,7 @@ func textOf(v reflect.Value, unit string) (_ string, ok bool) {
 		}
 		if m, ok := marshaler(v); ok {
 			text, err := m.MarshalText()
-			if err != nil { // which may quote the value
+			if err != nil { // leave it out: it may quote the value
 				panic("resp: Fields: " + article(v.Type()) + " has no text: its MarshalText returns an error")
 			}
 			return string(text), true
@@ -170,8 +170,7 @@ func fieldsOf(t reflect.Type) ([]field, error) {
 	return list, nil
 }
 
-// walkFields returns the tagged fields of t and of the structs embedded in it. around are the types in which t is
-// embedded: the fields of a type embedded in itself are hidden.
+// walkFields returns the tagged fields of t and of the structs embedded in it. around has the types in which t is embedded.
 func walkFields(t reflect.Type, around []reflect.Type) (list []field, err error) {
 	around = append(slices.Clone(around), t)
 	for i := range t.NumField() {
@@ -215,7 +214,8 @@ func fieldOf(t reflect.Type, f reflect.StructField, tag string) (field, error) {
 	return field{f.Index, name, unit, f.Name}, nil
 }
 
-// embeddedFields returns the tagged fields of what f embeds in t.
+// embeddedFields returns the tagged fields of the struct that the field f embeds in t. A struct embedded in itself has none:
+// the fields of the outer one hide them.
 func embeddedFields(t reflect.Type, f reflect.StructField, around []reflect.Type) ([]field, error) {
 	inner := f.Type
 	if inner.Kind() == reflect.Pointer {

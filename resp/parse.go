@@ -158,13 +158,13 @@ func inRange(f float64, text string) bool {
 	return !math.IsInf(f, 0) || !strings.ContainsAny(text, "0123456789")
 }
 
-// exactInt returns the integer that s says, which parseDouble accepts as a finite number. ok is false if s has a
-// fraction, or an integer of more than 64 bits.
+// exactInt returns the value of s, a finite number for parseDouble, if the value is an integer of 64 bits. Otherwise ok is
+// false.
 func exactInt(s string) (_ int64, ok bool) {
 	exponent := 0
 	if i := strings.IndexAny(s, "eE"); i >= 0 {
 		var err error
-		if exponent, err = strconv.Atoi(s[i+1:]); err != nil { // too long: less than 1, or zero
+		if exponent, err = strconv.Atoi(s[i+1:]); err != nil { // very small: s is a fraction, or 0
 			exponent = math.MinInt32
 		}
 		s = s[:i]
@@ -178,12 +178,12 @@ func exactInt(s string) (_ int64, ok bool) {
 	if digits == "" {
 		return 0, true
 	}
-	most := strings.TrimRight(digits, "0")
-	zeros := exponent - len(fraction) + len(digits) - len(most)
+	significant := strings.TrimRight(digits, "0")
+	zeros := exponent - len(fraction) + len(digits) - len(significant)
 	if zeros < 0 || zeros > 19 {
 		return 0, false
 	}
-	n, err := strconv.ParseInt(sign+most+strings.Repeat("0", zeros), 10, 64)
+	n, err := strconv.ParseInt(sign+significant+strings.Repeat("0", zeros), 10, 64)
 	return n, err == nil
 }
 

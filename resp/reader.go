@@ -90,9 +90,9 @@ func (p *shared) add(s []byte, left int) string {
 	return text
 }
 
-// simple decodes the most common replies from b, which is not empty, without the state that
+// readCommon decodes the most common replies from b, which is not empty, without the state that
 // readReply needs. It returns the length of the reply, or 0 if the reply is incomplete or less
-// common. simple accepts nothing that readReply would refuse.
+// common. It accepts nothing that readReply would refuse.
 func (r *Reader) readCommon(b []byte) (Value, int) {
 	switch b[0] {
 	case '+':

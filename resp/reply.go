@@ -40,7 +40,7 @@ type frame struct {
 	want      int  // total number of values; negative if streamed
 	start     int  // index of its first item in reply.items, or of its first byte in reply.text
 	attrs     int  // pairs of attributes read before the next value
-	attrsFrom int  // index in reply.items of the first attribute
+	attrsFrom int  // with attrs: index in reply.items of the first attribute
 }
 
 // reply is the state of the unfinished reply. items is a stack; a complete aggregate moves its
@@ -111,9 +111,9 @@ func (p *reply) closeComplete() {
 	}
 }
 
-// attach moves the items from index at to done, as the attributes of it.
-func (p *reply) attach(it *item, at int) {
-	if at == len(p.items) {
+// attach makes the items from index first on the attributes of it, and moves them to done.
+func (p *reply) attach(it *item, first int) {
+	if first == len(p.items) {
 		return
 	}
 	if it.span == 0 {
@@ -121,9 +121,9 @@ func (p *reply) attach(it *item, at int) {
 		it.span = int32(len(p.spans))
 	}
 	s := &p.spans[it.span-1]
-	s.attrs, s.numAttrs = int32(len(p.done)), int32(len(p.items)-at)
-	p.done = append(p.done, p.items[at:]...)
-	p.items = p.items[:at]
+	s.attrs, s.numAttrs = int32(len(p.done)), int32(len(p.items)-first)
+	p.done = append(p.done, p.items[first:]...)
+	p.items = p.items[:first]
 }
 
 // close removes the innermost frame, a complete aggregate, and returns its item.
@@ -136,7 +136,7 @@ func (p *reply) close() item {
 	}
 	p.spans = append(p.spans, span{elems: int32(len(p.done)), numElems: int32(f.num)})
 	it.span = int32(len(p.spans))
-	if f.start == 0 && len(p.done) == 0 {
+	if f.start == 0 && len(p.done) == 0 { // all items: swap in place of a copy
 		p.items, p.done = p.done, p.items
 		return it
 	}
@@ -204,7 +204,7 @@ func (p *reply) value() Value {
 	return v
 }
 
-// set converts it to v, which must be zero.
+// fillValue converts it to v, which must be zero.
 func (p *reply) fillValue(v *Value, it *item, text string, nodes []node) {
 	v.num = uint64(it.kind)
 	if it.span != 0 {
@@ -252,7 +252,7 @@ func (p *reply) discard() {
 	p.body.text = nil
 }
 
-// write adds the next bytes of the body.
+// addBody adds the next bytes of the body.
 func (p *reply) addBody(s []byte) {
 	b := &p.body
 	b.left -= len(s)
@@ -266,8 +266,8 @@ func (p *reply) addBody(s []byte) {
 	}
 }
 
-// grow makes room for n more bytes. The announced size is trusted only up to a multiple of the bytes received. Where it
-// is not trusted yet, the memory is a small part of it, so that little is lost when more of it is trusted.
+// grow makes room for n more bytes: for the whole string if that is at most allocAhead times the bytes received, or
+// maxBuffer. A longer string first gets a sixteenth of its announced size or less, so that little is copied later.
 func (b *body) grow(n int) {
 	have := len(b.text) + n
 	if have <= cap(b.text) {

@@ -7,6 +7,7 @@ func (r *Reader) step() error {
 		return r.readBody()
 	}
 	f := r.top()
+	// readRun reads no streamed aggregate, no value behind attributes, and not the first element of a push, a string.
 	if f.want > 0 && f.attrs == 0 && (f.num > 0 || f.kind != Push) && r.readRun(f) {
 		r.closeComplete()
 		return nil
@@ -206,8 +207,8 @@ func (r *Reader) readSpecialText(n, header int) error {
 	return nil
 }
 
-// readBody reads the rest of a string, or of a chunk. It waits first for so many bytes that the string gets its memory at
-// once, unless the string is very long.
+// readBody reads the rest of a string, or of a chunk. Before it allocates, it waits for a part of the string large enough to
+// trust the announced length (see allocAhead), unless the string is very long.
 func (r *Reader) readBody() error {
 	b := &r.body
 	if !r.skipping && !b.chunk && len(b.text) == 0 {
@@ -247,8 +248,8 @@ func (r *Reader) readBody() error {
 	return nil
 }
 
-// fillBody reads more of a string: directly into the string's memory, if most of what is left has room there, and into
-// the buffer otherwise.
+// fillBody reads more of a string: directly into the string's memory if there is much to read and room for it, and
+// otherwise into the buffer.
 func (r *Reader) fillBody() (direct bool, err error) {
 	b := &r.body
 	if r.skipping || b.chunk || b.left < minBuffer {
@@ -315,7 +316,7 @@ func (r *Reader) readAggregate(mark byte) error {
 	if err != nil {
 		return err
 	}
-	per := 1
+	per := 1 // values per element counted by n
 	if mark == '%' || mark == '|' {
 		per = 2
 	}
@@ -433,7 +434,7 @@ func (r *Reader) header() (n, size int, err error) {
 	return 0, 0, r.syntax(0, "malformed length")
 }
 
-// fits returns an error if a string of n bytes, following its header, exceeds a limit.
+// checkLength returns an error if a string of n bytes, following its header, exceeds a limit.
 func (r *Reader) checkLength(header, n, most int) error {
 	switch {
 	case n > most:

@@ -63,7 +63,7 @@ func unitOf(name string) time.Duration {
 	return 0
 }
 
-// unitFault says why a field of type t may not have the unit, or none, in its tag; "" if it may.
+// unitFault returns what is wrong with the unit, or its absence, in the tag of a field of type t; "" if nothing is.
 func unitFault(name, unit string, t reflect.Type) string {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -82,7 +82,7 @@ func unitFault(name, unit string, t reflect.Type) string {
 	return ""
 }
 
-// time returns v as a time: units since 1970, or without a unit one of the forms of As.
+// time returns v as a time: a number of units since 1970, or without a unit one of the forms listed at As.
 func (v Value) time(unit string) (time.Time, error) {
 	if unit != "" {
 		n, err := v.Int()
@@ -103,7 +103,7 @@ func (v Value) time(unit string) (time.Time, error) {
 		return time.Time{}, v.isNot("a time")
 	}
 	t, err := time.Parse(time.RFC3339Nano, s)
-	if err != nil { // which quotes the text
+	if err != nil { // leave it out: it quotes the text
 		return time.Time{}, v.isNot("a time in RFC 3339: for a number give the field a unit")
 	}
 	return t, nil
@@ -115,7 +115,7 @@ func sinceEpoch(n int64, unit time.Duration) time.Time {
 	return time.Unix(n/perSecond, n%perSecond*int64(unit))
 }
 
-// duration returns v as a duration of units.
+// duration returns v, a number of units, as a duration.
 func (v Value) duration(unit string) (time.Duration, error) {
 	if unit == "" {
 		return 0, v.isNot("a time.Duration without a unit: use Seconds or Milliseconds, or give the field a unit")
