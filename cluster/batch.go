@@ -398,7 +398,6 @@ func (b *batch) retarget(repeats []repeat, keys [][]string) {
 	}
 }
 
-// outcome returns the results of SendBatch.
 func (b *batch) outcome() ([]resp.Value, error) {
 	first := slices.IndexFunc(b.errs, func(err error) bool { return err != nil })
 	causes, failed := distinct(b.errs)

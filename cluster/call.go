@@ -19,7 +19,6 @@ type target struct {
 	read   bool // the first attempt of a read, at a replica of the owner
 }
 
-// pool returns the connections for an attempt.
 func (at target) pool() *conn.Pool {
 	if !at.read {
 		return at.node.pool
@@ -64,7 +63,6 @@ func askingFor(cmd *resp.Command) resp.Command {
 	return asking
 }
 
-// unserved returns the error of an attempt without a node.
 func (at target) unserved(name string) error {
 	return &conn.Error{Op: name, Err: unserved{at.slot}}
 }
@@ -285,7 +283,6 @@ func (at target) addr() string {
 	return at.node.addr
 }
 
-// target returns the destination of the next attempt.
 func (k *call) target(d decision, at target) target {
 	switch {
 	case k.pinned != nil:

@@ -93,7 +93,6 @@ func (c *Cluster) Send(ctx context.Context, cmd resp.Command) (resp.Value, error
 	return c.sendTo(ctx, c.targetOf(slot), cmd)
 }
 
-// sendTo sends cmd, first to at.
 func (c *Cluster) sendTo(ctx context.Context, at target, cmd resp.Command) (resp.Value, error) {
 	ctx, traced := c.start(ctx, cmd)
 	v, err := at.send(ctx, cmd)
@@ -104,7 +103,6 @@ func (c *Cluster) sendTo(ctx context.Context, at target, cmd resp.Command) (resp
 	return v, err
 }
 
-// start begins a call of one command, for the Trace.
 func (c *Cluster) start(ctx context.Context, cmd resp.Command) (context.Context, *conn.Call) {
 	if c.cfg.Node.Trace == nil {
 		return ctx, nil
@@ -112,7 +110,6 @@ func (c *Cluster) start(ctx context.Context, cmd resp.Command) (context.Context,
 	return conn.StartCommands(ctx, c, []resp.Command{cmd}, false)
 }
 
-// sendAgain continues after a failed first attempt.
 func (c *Cluster) sendAgain(ctx context.Context, at target, cmd resp.Command, err error) (v resp.Value, _ error) {
 	k := call{c: c, ctx: ctx, name: commandName(&cmd)}
 	if at, err = k.next(at, err); err != nil {
@@ -143,7 +140,6 @@ func (c *Cluster) Tx(ctx context.Context, cmds []resp.Command) (_ []resp.Value, 
 	return run(&k, c.targetOf(slot), func(at target) ([]resp.Value, error) { return at.tx(ctx, cmds) })
 }
 
-// routeTx returns the slot of a transaction.
 func (c *Cluster) routeTx(cmds []resp.Command) (int, error) {
 	slot := anySlot
 	for i := range cmds {

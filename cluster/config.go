@@ -121,7 +121,6 @@ func (cfg Config) policy() policy {
 	}
 }
 
-// dialAddr returns the address to dial for a node announced at addr.
 func (cfg Config) dialAddr(addr string) string {
 	if cfg.NodeMap != nil {
 		return cfg.NodeMap(addr)

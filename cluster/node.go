@@ -65,7 +65,6 @@ func (n *node) leave(why error) {
 	n.endStreams(why)
 }
 
-// endStreams closes the streams.
 func (n *node) endStreams(why error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -97,7 +96,6 @@ func (n *node) idle() bool {
 	})
 }
 
-// pools returns the pools of the node.
 func (n *node) pools() []*conn.Pool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -107,7 +105,6 @@ func (n *node) pools() []*conn.Pool {
 	return []*conn.Pool{n.pool, n.reader}
 }
 
-// close closes all connections.
 func (n *node) close(cause error) {
 	n.mu.Lock()
 	n.closed = true

@@ -116,7 +116,6 @@ func judge(err error, from origin, h history) decision {
 // repeated. Any other UNBLOCKED is the result of CLIENT UNBLOCK.
 const unblockedByServer = "UNBLOCKED force unblock"
 
-// judgeRedirect decides about MOVED and ASK.
 func judgeRedirect(reply resp.Error, from origin, h history) decision {
 	r, ok := reply.Redirect()
 	if !ok {
@@ -164,7 +163,6 @@ func judgeUnsent(err error, h history) decision {
 	return decision{action: again, refresh: true, pause: h.failures > 0}
 }
 
-// isDial reports whether err is the failure of a dial.
 func isDial(err error) bool {
 	for e, ok := errors.AsType[*conn.Error](err); ok; e, ok = errors.AsType[*conn.Error](e.Err) {
 		if e.Op == "dial" {
@@ -174,7 +172,6 @@ func isDial(err error) bool {
 	return false
 }
 
-// isRedirect reports whether err is a MOVED or an ASK.
 func isRedirect(err error) bool { return !isTransport(err) && netfail.Redirects(err) }
 
 // leftError is the reason for closing the connections to a node after the Cluster stopped using the

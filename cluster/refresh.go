@@ -270,7 +270,6 @@ type sender func(context.Context, resp.Command) (resp.Value, error)
 
 var clusterSlots = resp.Cmd("CLUSTER", "SLOTS")
 
-// askTopology reads the topology from one node.
 func (c *Cluster) askTopology(ctx context.Context, from candidate) (t *topology, err error) {
 	err = c.askNode(ctx, from, func(ctx context.Context, send sender, o origin) error {
 		v, err := send(ctx, clusterSlots)

@@ -39,7 +39,6 @@ type masterHistory struct {
 // bare reports whether the first report named a master, and no report named a replica of it.
 func (s *reports) bare(id string) bool { return s.masters[id] == masterHistory{first: true} }
 
-// noteReport stores a report.
 func (c *Cluster) noteReport(r report) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,7 +126,6 @@ func (c *Cluster) witnesses(master string) []candidate {
 	return list
 }
 
-// addr returns the dialled address of the candidate.
 func (from candidate) addr() string {
 	if from.node != nil {
 		return from.node.addr

@@ -41,7 +41,7 @@ func (t *table) with(slot int, n *node) *table {
 	return &next
 }
 
-// replaced returns a table in which n takes the place of old.
+// withReplaced returns a table in which n takes the place of old.
 func (t *table) withReplaced(old, n *node) *table {
 	next := *t
 	next.nodes = slices.Clone(t.nodes)
@@ -53,7 +53,6 @@ func (t *table) withReplaced(old, n *node) *table {
 	return &next
 }
 
-// masters returns the nodes that serve slots.
 func (t *table) masters() []*node {
 	serves := make([]bool, len(t.nodes))
 	for _, at := range t.owners {

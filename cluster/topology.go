@@ -31,7 +31,6 @@ type origin struct {
 	port int
 }
 
-// originOf returns the origin for the address of a node.
 func originOf(addr string) origin {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -41,7 +40,6 @@ func originOf(addr string) origin {
 	return origin{host: host, port: n}
 }
 
-// addr returns the address of the origin.
 func (o origin) addr() string { return net.JoinHostPort(o.host, strconv.Itoa(o.port)) }
 
 // unknown is the host in a reply for a node without a configured host name.
@@ -65,7 +63,6 @@ func (o origin) resolve(host string, port int, ip string, alone bool) (addr stri
 	return net.JoinHostPort(host, strconv.Itoa(cmp.Or(port, o.port))), true
 }
 
-// loopback reports whether host is a loopback address.
 func loopback(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return err == nil && ip.IsLoopback() || host == "localhost"

@@ -67,7 +67,6 @@ func ParseURL(s string) (Config, error) {
 	return cfg, nil
 }
 
-// schemeError is the error for a URL without the scheme of a cluster.
 func schemeError(s string) error {
 	if strings.TrimSpace(s) == "" {
 		return errors.New("cluster: url: the URL is empty: write redis-cluster://host:6379")

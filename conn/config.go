@@ -147,8 +147,7 @@ type Config struct {
 }
 
 // A Logger receives warnings: a message, and pairs of a name and a value. *slog.Logger implements Logger; a program
-// without logging does not link log/slog. Many goroutines may call Warn at once. Each caller waits for Warn to
-// return.
+// without logging does not link log/slog. Many goroutines may call Warn at once. Each caller waits for Warn to return.
 type Logger interface {
 	Warn(msg string, args ...any)
 }
@@ -196,8 +195,7 @@ func (cfg Config) withDefaults() Config {
 	return cfg
 }
 
-// validate returns the first error in a Config with defaults. An error contains no value of the Config except
-// numbers.
+// validate returns the first error in a Config with defaults. An error contains no value of the Config except numbers.
 func (cfg Config) validate() error {
 	if err := cfg.validateAddr(); err != nil {
 		return err
@@ -313,7 +311,6 @@ func (cfg Config) String() string {
 // GoString returns String, so that %#v prints no password.
 func (cfg Config) GoString() string { return cfg.String() }
 
-// validName reports whether name is a valid name of a connection.
 func validName(name string) bool {
 	return !strings.ContainsFunc(name, func(r rune) bool { return r < '!' || r > '~' })
 }
@@ -363,7 +360,6 @@ type Sentinel struct {
 	PollInterval time.Duration
 }
 
-// used reports whether the Config has sentinels.
 func (s *Sentinel) used() bool { return s.Master != "" }
 
 func (s Sentinel) withDefaults() Sentinel {
@@ -438,7 +434,6 @@ func (cfg *Config) setDialAddr(addr string) {
 	cfg.Addr = addr
 }
 
-// dialAddr returns the address to dial for an announced address.
 func (s *Sentinel) dialAddr(addr string) string {
 	if s.NodeMap != nil {
 		return s.NodeMap(addr)

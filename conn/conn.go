@@ -16,8 +16,7 @@ import (
 
 var errEnded = fmt.Errorf("%w: the function given to With has returned", ErrClosed)
 
-// Conn is one connection, made by [Dial] or lent by [Pool.With]. Use a Conn for commands that must share a
-// connection.
+// Conn is one connection, made by [Dial] or lent by [Pool.With]. Use a Conn for commands that must share a connection.
 //
 // Many goroutines may use a Conn at once; their commands are pipelined. WATCH, MULTI and blocking commands are for
 // one goroutine at a time, because they affect every command sent after them.

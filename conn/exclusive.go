@@ -41,7 +41,6 @@ func (p *Pool) With(ctx context.Context, fn func(*Conn) error) error {
 	return fn(c)
 }
 
-// borrow returns a member lent to the caller.
 func (p *Pool) borrow(ctx context.Context) (*member, error) {
 	p.mu.Lock()
 	switch {
@@ -227,7 +226,6 @@ func (p *Pool) dialFailedLocked(err error) {
 	}
 }
 
-// refuseBorrowersLocked gives err to all waiting borrowers.
 func (p *Pool) refuseBorrowersLocked(err error) {
 	for e := p.queue.Front(); e != nil; e = p.queue.Front() {
 		b := p.queue.Remove(e).(*borrower)

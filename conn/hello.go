@@ -87,7 +87,6 @@ func (h *handshake) fallback() variant {
 	return variant{hello: h.hello && (h.greeted || h.cfg.Protocol == 3)}
 }
 
-// introduce sends steps and checks the replies.
 func (h *handshake) introduce(steps []step) error {
 	if err := h.write(steps); err != nil {
 		return err
@@ -115,7 +114,6 @@ func (h *handshake) agreed(hello resp.Value) (proto int, err error) {
 	return 0, fmt.Errorf("unexpected reply of kind %v, without a protocol version", hello.Kind())
 }
 
-// steps3 returns the commands of a handshake in RESP3.
 func (h *handshake) steps3() []step {
 	hello := []any{"HELLO", 3}
 	if h.authenticates() {

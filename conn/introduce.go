@@ -21,7 +21,6 @@ func (p *Pool) Introduce(name string) (stop func()) {
 	}
 }
 
-// rename gives the shared connections their current name.
 func (p *Pool) rename() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -40,7 +40,6 @@ func (d *dialRun) whileTLS(ctx context.Context, nc net.Conn) (stop func() (plain
 	}
 }
 
-// answersPlain reports whether the server answers a PING in plain text.
 func (d *dialRun) answersPlain(ctx context.Context) bool {
 	return d.probe(ctx, "PING\r\n", func(r *bufio.Reader) bool {
 		line, err := r.ReadSlice('\n')

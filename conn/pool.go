@@ -79,8 +79,7 @@ func (p *Pool) Do(ctx context.Context, args ...any) (resp.Value, error) {
 	return p.send(ctx, p.sharedFor("", false), q, x)
 }
 
-// Send sends one command and returns its reply, like Do. The routing key of cmd, if any, selects the shared
-// connection.
+// Send sends one command and returns its reply, like Do. The routing key of cmd, if any, selects the shared connection.
 func (p *Pool) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
 	err, r := cmd.Err(), plain
 	if err == nil {
@@ -93,14 +92,12 @@ func (p *Pool) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
 	return p.send(ctx, p.sharedFor(cmd.Key()), request{Commands: []resp.Command{cmd}}, wholeText(&cmd, r))
 }
 
-// SendBatch sends commands over one connection, in order and without commands of other callers in between, and
-// returns the replies in the same order. The routing key of the first command selects the connection. Error replies
-// are values.
+// SendBatch sends commands over one connection, in order and without commands of other callers in between, and returns
+// the replies in the same order. The routing key of the first command selects the connection. Error replies are values.
 //
 // SendBatch repeats commands at the end of the batch that the server did not execute, within the limits of
-// Config.Retry, and never changes the order. A refused command before an executed command is not repeated; the
-// refusal is its reply. If the connection fails, SendBatch returns the error and the known replies of the first
-// commands.
+// Config.Retry, and never changes the order. A refused command before an executed command is not repeated; the refusal
+// is its reply. If the connection fails, SendBatch returns the error and the known replies of the first commands.
 //
 // A batch that ends in WAIT or WAITAOF borrows an exclusive connection, like With. SendBatch then repeats the batch
 // as a whole, and only if the server executed none of the commands before the WAIT. A batch whose answer would come too
@@ -201,9 +198,8 @@ func (p *Pool) goWhileOpen(run func(ctx context.Context)) error {
 	return nil
 }
 
-// OnLoss registers fn to be called each time that the Pool loses a connection or turns to another master, until stop
-// is called. After a loss the server may have restarted or been replaced. fn must not block and must not use the
-// Pool.
+// OnLoss registers fn to be called each time that the Pool loses a connection or turns to another master, until stop is
+// called. After a loss the server may have restarted or been replaced. fn must not block and must not use the Pool.
 func (p *Pool) OnLoss(fn func()) (stop func()) { return p.losses.Add(fn) }
 
 // Trace returns Config.Trace.

@@ -107,8 +107,7 @@ func (p *Pool) noteDial(begin time.Time, exclusive bool, s *pipeline.Session, er
 	}
 }
 
-// reportLocked reports a failed link. The callbacks run in a goroutine of their own because the caller may be
-// readLoop.
+// reportLocked reports a failed link. The callbacks run in a goroutine of their own because the caller may be readLoop.
 func (p *Pool) reportLocked(l *pipeline.Link, exclusive bool, outstanding int, err error) {
 	if p.isClosed() || onPurpose(err) {
 		return
@@ -134,7 +133,6 @@ func (p *Pool) waitErrorLocked(ctx context.Context) error {
 	return fmt.Errorf("%s: %w; last dial, %v ago: %w", text, netfail.Ended(ctx), ago, p.lastErr)
 }
 
-// connect dials the server, or the master named by the sentinels.
 func (p *Pool) connect(ctx context.Context) (*pipeline.Session, error) {
 	if p.resolver != nil {
 		return p.resolver.Dial(ctx)

@@ -161,7 +161,6 @@ func (p *Pool) suspectMaster(l *pipeline.Link) {
 	}
 }
 
-// name returns the name of the Pool's connections.
 func (p *Pool) name() string { return p.cfg.titles.join(p.cfg.ClientName) }
 
 // sleep waits for d. If ctx or the Pool ends first, sleep returns the cause.
@@ -175,7 +174,6 @@ func (p *Pool) sleep(ctx context.Context, d time.Duration) error {
 
 func (p *Pool) isClosed() bool { return p.life.Err() != nil }
 
-// cause returns the reason of the Close.
 func (p *Pool) cause() error { return context.Cause(p.life) }
 
 // Stats holds the state of a Pool at one moment, and its counters since Open.

@@ -56,7 +56,6 @@ func (q *pushes) add(v resp.Value) {
 	q.cond.Signal()
 }
 
-// removeLocked removes the oldest push.
 func (q *pushes) removeLocked() resp.Value {
 	v := q.queue[0]
 	q.queue[0] = resp.Value{} // the queue's memory would keep v

@@ -118,7 +118,6 @@ func (q *Queue) run(ctx context.Context, send func(context.Context, []resp.Comma
 	return nil
 }
 
-// nameOf returns the name of cmd, for errors.
 func (o *outcome) nameOf(cmd resp.Command) string {
 	if cmd.Err() != nil {
 		return netfail.Op(o.name)

@@ -79,7 +79,6 @@ func ruleOf(name []byte) rule {
 	return plain
 }
 
-// ruleOfEncoded returns the rule of an encoded command.
 func ruleOfEncoded(b []byte) rule {
 	name, arguments := cutWord(afterLine(b))
 	r := ruleOf(name)
@@ -243,7 +242,6 @@ func refusalOf(addr string, cmds []resp.Command, i int, err error) error {
 	return refusal(addr, request{Commands: cmds[i:]}, refused{err, i + 1})
 }
 
-// refusal returns the error for a command refused because of err.
 func refusal(addr string, q request, err error) error {
 	op := "command" // the name of a command that cannot be encoded
 	if len(q.Encoded) > 0 || len(q.Commands) > 0 && q.Commands[0].Err() == nil {
@@ -346,7 +344,6 @@ func (q request) name() string {
 	return "dial"
 }
 
-// failure returns the error of a request that has failed on l.
 func (q request) failure(l *pipeline.Link, sent bool, err error) error {
 	return &Error{Op: q.name(), Addr: l.Addr, Sent: sent, Err: err}
 }

@@ -87,7 +87,6 @@ func (a *retryBudget) countFailure(pause time.Duration) (more bool) {
 	return !a.spent
 }
 
-// pause returns the pause before the next attempt.
 func (a *retryBudget) pause() time.Duration { return a.policy.backoff(a.made) }
 
 // refusedTail returns the number n of commands to repeat: the commands at the end of a batch that the server did not

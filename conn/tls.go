@@ -14,13 +14,11 @@ type TLSConfig = tls.Config
 // errPlain is the error of a TLS handshake with a server that answered in plain text.
 var errPlain error = tls.RecordHeaderError{Msg: "the server answers in plain text"}
 
-// withTLS returns the TLS settings for a URL with TLS.
 func withTLS() (*TLSConfig, error) { return &tls.Config{MinVersion: tls.VersionTLS12}, nil }
 
 // noTLS returns an error if c asks for TLS in a build without TLS.
 func noTLS(*TLSConfig) error { return nil }
 
-// secure completes a TLS handshake over nc, as the client.
 func secure(ctx context.Context, nc net.Conn, c *TLSConfig) (net.Conn, error) {
 	tc := tls.Client(nc, c)
 	return tc, tc.HandshakeContext(ctx)

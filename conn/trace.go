@@ -141,7 +141,6 @@ type TopologyInfo struct {
 	Moved   int // slots with another master than before
 }
 
-// retry reports a call that will try again.
 func (t *Trace) retry(ctx context.Context, addr string, q request, attempt int, pause time.Duration, err error) {
 	if t == nil || t.Retry == nil {
 		return
@@ -149,21 +148,18 @@ func (t *Trace) retry(ctx context.Context, addr string, q request, attempt int, 
 	t.Retry(ctx, RetryInfo{Name: q.name(), Addr: addr, Attempt: attempt, Pause: pause, Err: err})
 }
 
-// waited reports the end of a wait for a connection.
 func (t *Trace) waited(ctx context.Context, begin time.Time, addr string, exclusive bool, err error) {
 	if t != nil && t.Wait != nil {
 		t.Wait(ctx, WaitInfo{Addr: addr, Exclusive: exclusive, Elapsed: time.Since(begin), Err: err})
 	}
 }
 
-// dial reports the end of a dial.
 func (t *Trace) dial(begin time.Time, addr string, exclusive bool, proto int, err error) {
 	if t != nil && t.Dial != nil {
 		t.Dial(DialInfo{Addr: addr, Exclusive: exclusive, Protocol: proto, Elapsed: time.Since(begin), Err: err})
 	}
 }
 
-// switched reports a change of the master.
 func (t *Trace) switched(info SwitchInfo) {
 	if t != nil && t.Switch != nil {
 		t.Switch(info)
@@ -264,7 +260,6 @@ type tracedCall struct {
 	part bool
 }
 
-// enter begins a method call of a Pool or Conn.
 func (t *Trace) enter(ctx context.Context, q request) (context.Context, tracedCall) {
 	if !t.wantsCommands() {
 		return ctx, tracedCall{}
@@ -301,7 +296,6 @@ func (c *Call) attempt(cfg *Config, l *pipeline.Link, err error) {
 	c.end.Sent = c.end.Sent || !SafeToRetry(err)
 }
 
-// describe returns the description of q for a Trace.
 func (q request) describe() CommandStart {
 	cmds := q.Commands
 	if len(cmds) == 0 {
@@ -356,7 +350,6 @@ func onPurpose(err error) bool {
 	return errors.Is(err, ErrClosed) || errors.Is(err, errRetired) || errors.Is(err, sentinel.ErrSwitched)
 }
 
-// report calls the callbacks for a failed link.
 func report(cfg *Config, info LostInfo) {
 	if cfg.Trace != nil && cfg.Trace.Lost != nil {
 		cfg.Trace.Lost(info)
@@ -364,7 +357,6 @@ func report(cfg *Config, info LostInfo) {
 	warn(cfg, "connection lost", "error", info.Err, "unanswered", info.InFlight)
 }
 
-// warn logs a change of state.
 func warn(cfg *Config, text string, args ...any) {
 	if cfg.Logger != nil {
 		cfg.Logger.Warn("conn: "+text, append([]any{"addr", cfg.Addr}, args...)...)

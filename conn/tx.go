@@ -44,7 +44,6 @@ var (
 	errTxLength = errors.New("EXEC did not return one reply for each command")
 )
 
-// wrapTx returns MULTI, cmds and EXEC.
 func wrapTx(cmds []resp.Command) []resp.Command {
 	whole := make([]resp.Command, 0, len(cmds)+2)
 	whole = append(whole, resp.Cmd("MULTI"))

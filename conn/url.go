@@ -364,7 +364,6 @@ func (cfg *Config) setSentinels(u *url.URL, others []string) error {
 	return nil
 }
 
-// addFields adds the fields that parameters for sentinels set.
 func (s *Sentinel) addFields(fields map[string]any) {
 	fields["sentinel_username"] = &s.Username
 	fields["sentinel_password"] = &s.Password

@@ -67,7 +67,6 @@ type member struct {
 	index int
 }
 
-// interrupted returns the event for the end of the channel because of err.
 func (ch *channel) interrupted(err error) Event {
 	if ch.kind == pattern {
 		return Event{Kind: Interrupted, Pattern: ch.name, Err: err}

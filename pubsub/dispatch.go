@@ -176,7 +176,6 @@ func (p *part) pongLocked() {
 	p.noteAnswerLocked()
 }
 
-// errorLocked handles an error reply, the answer to the oldest request.
 func (p *part) errorLocked(err error) error {
 	if len(p.unanswered) == 0 {
 		return fmt.Errorf("%w: %w", errUnasked, err)
@@ -196,7 +195,6 @@ func (p *part) completeLocked(req request) {
 	}
 }
 
-// takeAskedLocked removes and returns the oldest request.
 func (p *part) takeOldestLocked() request {
 	req := p.unanswered[0]
 	p.unanswered = p.unanswered[1:]

@@ -160,7 +160,6 @@ func (q *queue) takeLocked() (ev Event, ok bool) {
 	return ev, true
 }
 
-// noteSent records the size of an event about to be sent.
 func (q *queue) noteSent(size int) {
 	q.sizes[q.sent%uint(len(q.sizes))] = size
 	q.sent++

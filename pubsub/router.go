@@ -56,7 +56,6 @@ func (s *Subscriber) partForLocked(k kind, name string) *part {
 	return s.partLocked(s.router.Route(name))
 }
 
-// partLocked returns the part for a server.
 func (s *Subscriber) partLocked(server string) *part {
 	if server == "" {
 		return s.main
@@ -72,7 +71,6 @@ func (s *Subscriber) partLocked(server string) *part {
 	return p
 }
 
-// allLocked returns all parts.
 func (s *Subscriber) allLocked() []*part {
 	return slices.AppendSeq([]*part{s.main}, maps.Values(s.parts))
 }

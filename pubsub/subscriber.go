@@ -182,7 +182,6 @@ func (s *Subscriber) add(k kind, names []string, ready chan error) (*Subscriptio
 	return sub, nil
 }
 
-// register subscribes sub to the named channels.
 func (s *Subscriber) register(k kind, names []string, sub *Subscription) error {
 	if len(names) == 0 {
 		return errNoChannel
@@ -206,7 +205,6 @@ func (s *Subscriber) register(k kind, names []string, sub *Subscription) error {
 	return nil
 }
 
-// startLocked starts the keeper unless a keeper runs.
 func (p *part) startLocked() {
 	if s := p.subscriber; !p.running && !s.isClosed() {
 		p.running = true

@@ -225,7 +225,6 @@ func appendFloat(dst []byte, f float64, bits int) []byte {
 	return strconv.AppendFloat(dst, f, format, -1, bits)
 }
 
-// typeBytes holds the type byte of each kind.
 var typeBytes = [...]byte{
 	Null: '_', SimpleString: '+', SimpleError: '-', Integer: ':', BulkString: '$', Array: '*', Boolean: '#',
 	Double: ',', BigNumber: '(', BlobError: '!', VerbatimString: '=', Map: '%', Set: '~', Push: '>',

@@ -115,7 +115,6 @@ func (d *decoder) decode(v Value, dst reflect.Value, unit string) (err error) {
 	return err
 }
 
-// decodeKind stores v in dst by the kind of dst's type.
 func (d *decoder) decodeKind(v Value, dst reflect.Value, unit string) error {
 	switch dst.Kind() {
 	case reflect.Pointer:
@@ -177,7 +176,6 @@ func (v Value) decodeScalar(dst reflect.Value) error {
 	return v.isNot(article(dst.Type()) + ", a type that As does not convert to")
 }
 
-// unsigned returns v as an unsigned integer.
 func (v Value) unsigned() (uint64, error) {
 	n, err := v.Int()
 	if err == nil && n >= 0 {
@@ -339,7 +337,6 @@ func (d *decoder) decodeMap(v Value, dst reflect.Value) error {
 	return nil
 }
 
-// article returns the name of t with an article.
 func article(t reflect.Type) string {
 	name := t.String()
 	switch name[0] {

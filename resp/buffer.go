@@ -76,7 +76,6 @@ func (b *buffer) read(p []byte) (int, error) {
 	return 0, io.ErrNoProgress
 }
 
-// makeRoom makes space behind the buffered bytes.
 func (b *buffer) makeRoom() {
 	if b.r < b.w {
 		switch {

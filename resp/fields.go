@@ -60,7 +60,6 @@ func Fields(v any) []string {
 // maxPointers limits the pointers to follow, because type P *P has no end.
 const maxPointers = 16
 
-// structFields returns the fields of r, a struct of type t, or none if r is invalid.
 func structFields(t reflect.Type, r reflect.Value) []string {
 	fields, err := fieldsOf(t)
 	if err != nil {

@@ -193,7 +193,6 @@ func isRounded(s string) bool {
 	return i > 0 && i <= 17+len(".")
 }
 
-// parseInfinity parses infinity and NaN.
 func parseInfinity(b []byte) (float64, bool) {
 	word, negative := cutSign(b)
 	switch {
@@ -236,7 +235,6 @@ func cutSign(b []byte) (rest []byte, negative bool) {
 	return b, false
 }
 
-// countDigits returns the number of decimal digits at the beginning of b.
 func countDigits(b []byte) int {
 	for i, c := range b {
 		if c < '0' || c > '9' {

@@ -145,7 +145,6 @@ func (p *reply) close() item {
 	return it
 }
 
-// addText adds a string to the innermost frame.
 func (p *reply) addText(kind Kind, s []byte) {
 	it := item{kind: kind}
 	switch {
@@ -173,7 +172,6 @@ func (p *reply) addDouble(f float64, line []byte) {
 	p.add(it)
 }
 
-// value returns the complete reply.
 func (p *reply) value() Value {
 	var nodes []node
 	text := string(p.text)

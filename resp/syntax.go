@@ -360,7 +360,6 @@ func (r *Reader) open(kind Kind, n, want int) {
 	}
 }
 
-// readEnd reads the end mark of a streamed aggregate.
 func (r *Reader) readEnd() error {
 	f := r.top()
 	line, err := r.line(maxNumber, "")
@@ -445,7 +444,6 @@ func (r *Reader) checkLength(header, n, most int) error {
 	return nil
 }
 
-// exceeds returns a LimitError at the present offset.
 func (r *Reader) exceeds(limit string, most int) error {
 	return &LimitError{Limit: limit, Max: most, Offset: r.offset()}
 }

@@ -48,7 +48,6 @@ func times(n int64, unit time.Duration) time.Duration {
 	return time.Duration(n) * unit
 }
 
-// unitOf returns the unit of a tag, or 0.
 func unitOf(name string) time.Duration {
 	switch name {
 	case "s":

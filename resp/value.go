@@ -138,7 +138,6 @@ func (v Value) Append(dst []byte) ([]byte, error) {
 	return append(dst, s...), err
 }
 
-// double returns the number of a Double.
 func (v Value) double() float64 { return math.Float64frombits(v.num) }
 
 // Int returns v as an integer:

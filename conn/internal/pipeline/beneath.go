@@ -13,8 +13,8 @@ const (
 	recordBuffer = 17 << 10
 )
 
-// Beneath is the connection beneath TLS. It passes TLS one record at a time, and counts the bytes of each. So a Link
-// knows whether it has received bytes that are not decrypted yet, which cannot be the reply to a later command.
+// Beneath is the connection beneath TLS. Beneath passes TLS one record at a time and counts the bytes. So a Link knows
+// whether received bytes are not decrypted yet: they cannot be the reply to a later command.
 type Beneath struct {
 	net.Conn
 	sock *socket // reads Conn; nil if the system does not report unread data
@@ -68,7 +68,6 @@ func (b *Beneath) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// readHeader reads the header of the next record.
 func (b *Beneath) readHeader() error {
 	b.buf = b.space[:copy(b.space, b.buf)]
 	for len(b.buf) < recordHeader {

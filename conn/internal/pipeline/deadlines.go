@@ -17,8 +17,7 @@ const (
 	// longestPeriod limits the time between two ticks of a busy link.
 	longestPeriod = 500 * time.Millisecond
 
-	// progressBytes is the number of bytes of an unfinished reply that count as progress. A byte now and then does
-	// not.
+	// progressBytes is the number of bytes of an unfinished reply that count as progress. A byte now and then does not.
 	progressBytes = 16 << 10
 
 	// maxTicks is the longest wait of a command in ticks, and stands for any time.

@@ -13,8 +13,8 @@ import (
 // completes the remaining calls by finish. After a failed write readLoop reads on before it hangs up.
 
 // Fail closes the Link with the reason err, unless the Link has failed before. Calls in progress end with this reason.
-// Fail does not wait for them. If a write has failed, an errUnasked that follows is added to the reason: it may contain
-// the server's explanation.
+// Fail does not wait for them. After a failed write, a following errUnasked is added to the reason: the server's
+// explanation.
 func (l *Link) Fail(err error) {
 	l.mu.Lock()
 	if l.readsRest && errors.Is(err, errUnasked) {
@@ -42,7 +42,6 @@ func (l *Link) failLocked(err error) bool {
 	return true
 }
 
-// hangUp closes the connection of a failed link.
 func (l *Link) hangUp() { l.s.HangUp() }
 
 // lastReplies is the time to read replies after a failed write.
@@ -108,7 +107,6 @@ func (l *Link) Err() error {
 	return l.err
 }
 
-// finish completes all calls of a failed link.
 func (l *Link) finish() {
 	l.mu.Lock()
 	for l.writing { // short, since the connection is closed

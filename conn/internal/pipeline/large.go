@@ -14,7 +14,7 @@ const textAhead = 4 << 10
 // the Text from the caller's memory in place of copying it to the pending commands.
 type Text struct {
 	Bytes    []byte
-	Borrowed bool // the caller may change Bytes after the call; false if Bytes are the memory of a string
+	Borrowed bool // the caller may change Bytes after the call; false for the memory of a string
 }
 
 // body is a large text on its way to the socket. The text stays where it is, in the memory of the caller, who waits for
@@ -74,7 +74,6 @@ func (b *body) drop() {
 	b.rest = nil
 }
 
-// unwritten returns the number of bytes of the text that are not written.
 func (b *body) unwritten() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -97,7 +96,6 @@ func (b *body) writeSome(l *Link, write func([]byte) (int, error)) error {
 	}
 }
 
-// writeBody writes b and returns the number of bytes not written.
 func (l *Link) writeBody(b *body) (unsent int, err error) {
 	defer b.drop()
 	if err := l.sock.write(l, b); err != nil {

@@ -15,10 +15,9 @@ import (
 // Link is one connection after its handshake, with pipelined commands of many callers. Many goroutines may call its
 // methods at once.
 //
-// A caller appends its encoded command to pending. If no writer is active, the caller becomes the writer and writes
-// all pending commands, including commands that other callers append meanwhile (write.go). readLoop reads all replies
-// and hands them out in the order of the commands (read.go). A timer closes the link if a reply is overdue
-// (deadlines.go).
+// A caller appends its encoded command to pending. If no writer is active, the caller becomes the writer and writes all
+// pending commands, including commands that other callers append meanwhile (write.go). readLoop reads all replies and
+// hands them out in the order of the commands (read.go). A timer closes the link if a reply is overdue (deadlines.go).
 type Link struct {
 	// Constant after New.
 	Addr         string    // Session.Addr
@@ -288,7 +287,6 @@ func (l *Link) callerLeft(ctx context.Context, blocks bool) error {
 	return err
 }
 
-// release returns k to the pool of calls.
 func (l *Link) release(k *call) {
 	k.state.Store(awaited)
 	k.batch, k.value, k.values, k.err, k.sent = false, resp.Value{}, nil, nil, false

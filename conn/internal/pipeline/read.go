@@ -13,9 +13,9 @@ const keptEntries = 4 << 10
 
 var errUnasked = errors.New("a reply without a command")
 
-// maxYieldAfter is the largest number of callers that readLoop wakes before it yields to them; usually it yields after a
-// quarter of the outstanding commands. The callers then send their next commands before readLoop has read all replies,
-// so client and server work at the same time.
+// maxYieldAfter is the largest number of callers woken before readLoop yields to them; the usual number is a quarter of
+// the outstanding commands. The callers then send their next commands before readLoop has read all replies, so client
+// and server work at the same time.
 const maxYieldAfter = 64
 
 // largeReply is the size of a reply after which readLoop yields: the caller uses and drops the value before readLoop
@@ -32,7 +32,6 @@ func (l *Link) readLoop() {
 	l.finish()
 }
 
-// read hands out replies until an error, which it returns.
 func (l *Link) read() error {
 	for {
 		begin := l.offset()
@@ -48,7 +47,6 @@ func (l *Link) read() error {
 	}
 }
 
-// yieldTo lets the woken callers run.
 func (l *Link) yieldTo(y *yielder) {
 	l.woken = 0
 	if y.due() {
@@ -118,8 +116,8 @@ func (l *Link) verify(e *entry) error {
 	return err
 }
 
-// headAt is like head, for a reply that begins at offset of the received bytes. It returns nil if the bytes came before a
-// writer took the command: then they cannot be its reply.
+// headAt is head for a reply that begins at offset of the received bytes. headAt returns nil if the reply began before a
+// writer took the command.
 func (l *Link) headAt(offset int64) *entry {
 	if e := l.head(); e != nil && (l.repliesRead > 0 || offset >= e.replyFrom) {
 		return e
@@ -164,7 +162,6 @@ func (e *entry) unwanted() bool {
 	return e != nil && e.verify == nil && (e.call == nil || e.call.state.Load() == abandoned)
 }
 
-// keep stores v in the entry's call, if any.
 func (e *entry) keep(v resp.Value) {
 	switch k := e.call; {
 	case k == nil:
@@ -206,7 +203,6 @@ func (l *Link) complete(k *call) {
 	}
 }
 
-// unasked returns the error for a reply without a command.
 func unasked(v resp.Value) error {
 	if err := v.Err(); err != nil {
 		return fmt.Errorf("%w: %w", errUnasked, err)

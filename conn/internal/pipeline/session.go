@@ -60,7 +60,6 @@ func (s *Session) peeker(sock *socket) unreadPeeker {
 	return nil
 }
 
-// isSocket reports whether nc is a kernel socket.
 func isSocket(nc net.Conn) bool {
 	switch nc.(type) {
 	case *net.TCPConn, *net.UnixConn:

@@ -13,8 +13,7 @@ const (
 	maxPending = 1 << 20
 
 	// socketRoom is the number of unanswered bytes up to which a caller with a cancellable ctx writes itself: a
-	// socket's buffer takes them without blocking, even if the peer does not read. writeLoop writes beyond this
-	// limit.
+	// socket's buffer takes them without blocking, even if the peer does not read. writeLoop writes beyond this limit.
 	socketRoom = 16 << 10
 
 	// socketWrites is the same limit in unanswered commands, because a small write takes more of the buffer than its
@@ -32,8 +31,7 @@ const (
 	keptBuffer = 64 << 10
 )
 
-// enqueue appends q, described by e, and ensures that it is written. It returns an error only if it has not appended
-// q.
+// enqueue appends q, described by e, and ensures that it is written. It returns an error only if it has not appended q.
 func (l *Link) enqueue(ctx context.Context, e entry, q Request) error {
 	if ctx.Err() != nil {
 		return netfail.Ended(ctx)
@@ -66,9 +64,9 @@ func (l *Link) enqueue(ctx context.Context, e entry, q Request) error {
 	return nil
 }
 
-// unreadLocked reports whether the next write must wait: no command is in flight, and readLoop has not read all bytes
-// that have arrived. Such bytes would look like the reply to the next command, or are the end of the connection. cond is
-// signalled after the read.
+// unreadLocked reports whether the next write must wait: no command is in flight, and readLoop has not read all received
+// bytes. Unread bytes would look like the reply to the next command, or are the end of the connection. cond is signalled
+// after the read.
 func (l *Link) unreadLocked() bool {
 	for l.peeker != nil && l.err == nil && l.outstandingLocked() == len(l.waiting) {
 		before := l.source.progress()
@@ -211,8 +209,8 @@ func (l *Link) write(b []byte, x *body) (unsent int, err error) {
 }
 
 // takeLocked returns the pending bytes to a writer and moves their entries to inflight: from now on they may have
-// been sent. takeLocked stops at the first entry with a body, which it returns as x: the commands after it can still be
-// withdrawn, and the writer uses the memory of one caller at a time.
+// been sent. takeLocked stops at the first entry with a body and returns the body as x: later commands can still be
+// withdrawn, and a writer uses the memory of a single caller.
 func (l *Link) takeLocked() (b []byte, x *body) {
 	n, size := len(l.waiting), len(l.pending)
 	if l.bodies > 0 {

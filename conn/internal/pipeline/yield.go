@@ -25,7 +25,6 @@ type yielder struct {
 	skip int           // yields still to skip
 }
 
-// due reports whether to call yield now.
 func (y *yielder) due() bool {
 	if y.skip > 0 {
 		y.skip--
@@ -41,7 +40,6 @@ func (*yielder) yield() time.Duration {
 	return time.Since(start)
 }
 
-// took records the time of a yield.
 func (y *yielder) took(d time.Duration) {
 	if d > cmp.Or(y.long, longYield) {
 		y.skip = skippedYields

@@ -184,8 +184,8 @@ func (r *Resolver) handleValue(ctx context.Context, at sentinelAddr, v resp.Valu
 	return false
 }
 
-// handleSwitch handles a sentinel's announcement of a new master. If the switch is from the known master, and the new one
-// confirms the role, handleSwitch is done. Otherwise the announcement may be old, and Watch asks the sentinel.
+// handleSwitch handles a sentinel's announcement of a new master. Watch asks the sentinel, because the announcement may be
+// old, unless the switch is from the known master, and the new master confirms the role.
 func (r *Resolver) handleSwitch(ctx context.Context, at sentinelAddr, from, to string) {
 	m, _, _ := r.current()
 	if from != m.announced || to == m.announced || r.confirmMaster(ctx, m, to, m.epoch+1) != nil {

@@ -22,8 +22,7 @@ type inquiry struct {
 	err   error
 }
 
-// inquiries is the state of the inquiries of one sort: until one sentinel has a usable answer, or with all sentinels
-// asked. The Resolver's mu guards it.
+// inquiries is the state of all inquiries that ask every sentinel, or of all others. The Resolver's mu guards inquiries.
 type inquiries struct {
 	last      Succession // the last answer; Asked is zero before the first
 	underWay  *inquiry   // nil for none
@@ -91,7 +90,7 @@ func (r *Resolver) inquiriesOf(every bool) *inquiries {
 	return &r.ofOne
 }
 
-// inquireReplicas carries out an inquiry, after a pause that grows with the number of failed ones.
+// inquireReplicas carries out an inquiry, after a pause that grows with the failures in a row.
 func (r *Resolver) inquireReplicas(ctx context.Context, q *inquiry, every bool) {
 	i := r.inquiriesOf(every)
 	r.mu.Lock()
@@ -143,7 +142,7 @@ func (r *Resolver) replicasInTurn(ctx context.Context) (all []opinion) {
 	return all
 }
 
-// replicasFromAll asks all sentinels at once. It gives up those that do not answer within furtherFor of the first.
+// replicasFromAll asks all sentinels at once, and gives up furtherFor after the first answer.
 func (r *Resolver) replicasFromAll(ctx context.Context) (all []opinion) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

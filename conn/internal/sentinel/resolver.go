@@ -54,8 +54,8 @@ type Config struct {
 	// Final reports whether err, of a dial or an answer, would be the same from every server.
 	Final func(err error) bool
 
-	// Go calls run in a goroutine, with a context that ends when the owner of the Resolver is closed. It returns an error,
-	// and does not call run, if the owner is closed already.
+	// Go calls run in a goroutine, with a context that ends with the owner of the Resolver. After that end, Go only returns an
+	// error.
 	Go func(run func(ctx context.Context)) error
 
 	// Warn logs a change of state.
@@ -76,8 +76,7 @@ type Stream interface {
 	Close() error
 }
 
-// Resolver finds and dials the master: the server named by the sentinels that also reports the role of a
-// master itself.
+// Resolver finds and dials the master: the server named by the sentinels that also reports the role of a master itself.
 //
 // An answer may be old. A sentinel cut off from the others still names the former master, which may not know of its
 // replacement. The epoch of the sentinels' configuration counts the failovers, so the Resolver sets aside an answer
@@ -285,7 +284,6 @@ func (r *Resolver) adopt(seq uint64, announced, addr string, epoch int64) bool {
 	return true
 }
 
-// list returns the sentinels in the order of asking.
 func (r *Resolver) list() []sentinelAddr {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -308,7 +306,7 @@ func (r *Resolver) learn(from sentinelAddr, a answer) {
 	r.sentinels = list
 }
 
-// demote moves a sentinel to the end of the list, after it was of no help.
+// demote moves an unhelpful sentinel to the end of the list.
 func (r *Resolver) demote(p sentinelAddr) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -348,13 +346,12 @@ func (r *round) try(ctx context.Context, announced string, epoch int64) (*pipeli
 	return s, err
 }
 
-// hasTried reports whether a dial of the server has failed.
 func (r *round) hasTried(announced string) bool {
 	return slices.Contains(r.tried, r.resolver.cfg.Map(announced))
 }
 
-// ask dials the masters that the sentinels name, until a dial succeeds. If no sentinel names a master, ask dials the last
-// known one.
+// ask dials the masters named by the sentinels, until a dial succeeds. If no sentinel names a master, ask dials the known
+// master.
 func (r *round) ask(ctx context.Context) (s *pipeline.Session, err error) {
 	silence, ended := r.resolver.eachAnswer(ctx, r.changed, r.resolver.list(), r.known, func(a answer) bool {
 		again := r.hasTried(a.master) // the next sentinel may know better

@@ -55,9 +55,9 @@ type opinion struct {
 	err      error // why the sentinel cannot vouch for the master; nil if it can
 }
 
-// combine returns the known master's succession by the opinions, or an error if none counts. The first sentinel that
-// vouches for the master describes it. Replicas count in any opinion about that master: a sentinel that cannot vouch for
-// it may promote one of them.
+// combine returns the known master's succession by the opinions, or an error if none counts. The first sentinel able to
+// vouch for the master describes the master. Its replicas count in any opinion: a sentinel unable to vouch may promote a
+// replica.
 func (r *Resolver) combine(all []opinion) (s Succession, err error) {
 	m, _, _ := r.current()
 	other := func(o opinion) bool { return o.addr != "" && m.seq > 0 && o.addr != m.addr }
@@ -167,13 +167,13 @@ const (
 	// ends the connections of all sentinels to the replica; but a sentinel sends PING every second, and connects again
 	// within a second.
 	cutFor = 2500
-	// helloWithin is the time in ms without an announcement of another sentinel after which that sentinel may know of a
-	// failover unknown to this one: the news of a failover comes with an announcement. Sentinels make one every two seconds.
+	// helloWithin is the time in ms without an announcement by sentinel B after which sentinel A may not know of a failover
+	// known to B. Announcements come every two seconds.
 	helloWithin = 4000
 )
 
 // heardMajority reports whether a sentinel has heard from a majority of the sentinels lately, itself included, by its
-// description of the others. A sentinel that has just started describes all as just heard, so they do not count.
+// description of the others. The description does not count if the sentinel has just started, and so names all as heard.
 func heardMajority(others resp.Value, started bool) bool {
 	heard, all := 1, 1
 	for other := range others.All() {

@@ -31,7 +31,6 @@ func (p *rateLimiter) take(now time.Time) time.Duration {
 	return max(wait, 0)
 }
 
-// wait waits for the next event.
 func (p *rateLimiter) wait(ctx context.Context, changed <-chan struct{}) error {
 	return netfail.Sleep(ctx, p.take(time.Now()), changed, ErrSwitched)
 }
