@@ -122,26 +122,26 @@ func (m *Multi) lockAll(ctx context.Context, plan *multiPlan) (*Lease, error) {
 	var failing time.Time
 	for {
 		whole, some, err := m.attempt(ctx, plan, false)
-		history.note(err)
+		asked := history.note(err)
 		_, again := errors.AsType[partly](err)
 		switch {
 		case err == nil:
 			return whole, nil
 		case errors.Is(err, ErrInvalid):
 			return nil, err
-		case ctx.Err() != nil && (history.refused || some):
-			return nil, history.gaveUp(ctx, m.members[0], err)
+		case ctx.Err() != nil && (history.refused || some || !asked && history.failure != nil):
+			return nil, history.gaveUp(ctx, m.members[0])
 		case ctx.Err() != nil, !again:
 			return nil, err
 		case errors.Is(err, ErrNotAcquired):
-			history.refused, failing = true, time.Time{}
+			failing = time.Time{}
 		case failing.IsZero():
 			failing = time.Now()
 		case time.Since(failing) > plan.patience:
 			return nil, err
 		}
 		if m.members[0].client.sleep(ctx, pause-rand.N(pause/2)) != nil {
-			return nil, history.gaveUp(ctx, m.members[0], err)
+			return nil, history.gaveUp(ctx, m.members[0])
 		}
 		pause = min(2*pause, multiPauseMax)
 	}
@@ -327,24 +327,34 @@ type attempts struct {
 	last *NotAcquiredError // the last refusal, with the holder if ever known; nil for none
 }
 
-// note records the error of an attempt. A refusal without a holder leaves the holder seen before in place.
-func (a *attempts) note(err error) {
+// note records the error of an attempt, and reports whether the attempt has asked a server. A refusal without a holder leaves the holder
+// seen before in place.
+func (a *attempts) note(err error) (asked bool) {
 	e, ok := errors.AsType[*NotAcquiredError](err)
+	switch {
+	case ok && e.untried:
+		return false
+	case ok && !e.unasked:
+		a.refused = true
+	case err != nil:
+		a.failure = err
+	}
 	if !ok {
-		return
+		return true
 	}
 	refusal := *e
 	if before := a.last; e.Holder == "" && before != nil && before.Name == e.Name && !before.seen.IsZero() {
 		refusal.heldBy(&seenHolder{owner: before.Holder, process: before.Process, at: before.seen})
 	}
 	a.last = &refusal
+	return true
 }
 
-// gaveUp returns the error of a Lock after the end of ctx, or of the client. last is the error of the last attempt.
-func (a *attempts) gaveUp(ctx context.Context, first *Handle, last error) error {
+// gaveUp returns the error of a Lock after the end of ctx, or of the client.
+func (a *attempts) gaveUp(ctx context.Context, first *Handle) error {
 	e := a.last
 	if e == nil {
 		e = &NotAcquiredError{Name: first.target.name, Kind: first.target.kind.Name, log: first.client.log}
 	}
-	return a.end(ctx, first.client, e, last)
+	return a.end(ctx, first.client, e)
 }

@@ -42,6 +42,7 @@ type NotAcquiredError struct {
 	log     *logs.Log // what stands for Name in the text; nil for the name
 	seen    time.Time // the time of HolderSeen
 	unasked bool      // Err has the reason: does not match ErrNotAcquired
+	untried bool      // the context had ended before the first attempt
 }
 
 // Error names the lock, the time waited, Err, and the holder as far as known.
@@ -152,6 +153,8 @@ func (r *request) gaveUp(ctx context.Context) error {
 		e.Err, e.unasked = fmt.Errorf("%w, and the server could not be asked: %w", e.Err, unnamed(why.failure)), true
 	case why.failure != nil:
 		e.Err, e.unasked = unnamed(why.failure), true
+	default:
+		e.untried = true
 	}
 	return e
 }
@@ -160,11 +163,12 @@ func (r *request) gaveUp(ctx context.Context) error {
 type waited struct {
 	since   time.Time   // zero for a call that does not wait
 	refused bool        // another caller wants the lock or has it
+	failure error       // of the last attempt that failed without a refusal; nil for none
 	holder  *seenHolder // of a Redlock: an owner elsewhere; nil if unknown
 }
 
-// end completes e, the error of a wait that ended with ctx, or with c. last is the error of the last attempt.
-func (w *waited) end(ctx context.Context, c *Client, e *NotAcquiredError, last error) error {
+// end completes e, the error of a wait that ended with ctx, or with c.
+func (w *waited) end(ctx context.Context, c *Client, e *NotAcquiredError) error {
 	if c.isClosed() {
 		return ErrClosed
 	}
@@ -175,8 +179,8 @@ func (w *waited) end(ctx context.Context, c *Client, e *NotAcquiredError, last e
 	if !w.since.IsZero() {
 		e.Waited = time.Since(w.since)
 	}
-	if !w.refused && last != nil && !errors.Is(last, ErrNotAcquired) {
-		e.Err, e.unasked = fmt.Errorf("%w, and the server could not be asked: %w", e.Err, last), true
+	if !w.refused && w.failure != nil {
+		e.Err, e.unasked = fmt.Errorf("%w, and the server could not be asked: %w", e.Err, w.failure), true
 	}
 	return e
 }

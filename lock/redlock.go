@@ -294,7 +294,7 @@ func (r *Redlock) enter(ctx context.Context) (leave func(), waits bool, err erro
 	case <-turn:
 		return leave, true, nil
 	case <-ctx.Done():
-		err = r.gaveUp(ctx, waited{since: since, refused: true}, nil)
+		err = r.gaveUp(ctx, waited{since: since, refused: true})
 	case <-first.done:
 		err = ErrClosed
 	}
@@ -315,22 +315,27 @@ func (r *Redlock) contend(ctx context.Context, c redlockCall, leave func(), refu
 	if deadline, ok := ctx.Deadline(); ok {
 		l.question = lastQuestion(deadline, past.since)
 	}
-	if err := r.pauseAfterStreak(ctx); err != nil {
-		return nil, r.gaveUp(ctx, past, err)
+	if past.failure = r.pauseAfterStreak(ctx); past.failure != nil {
+		return nil, r.gaveUp(ctx, past)
 	}
 	for {
 		start := time.Now()
 		l.mark()
 		lease, votes, err := r.ask(ctx, c, leave)
+		switch refused := errors.Is(err, ErrNotAcquired); {
+		case refused && votes != nil:
+			past.refused, failing = true, time.Time{}
+		case !refused:
+			past.failure = err
+		}
 		switch {
 		case err == nil:
 			return lease, nil
 		case first.isClosed():
 			return nil, ErrClosed
 		case ctx.Err() != nil:
-			return nil, r.gaveUp(ctx, past, err)
+			return nil, r.gaveUp(ctx, past)
 		case errors.Is(err, ErrNotAcquired):
-			past.refused, failing = true, time.Time{}
 		case !errors.Is(err, ErrNoQuorum) && !errors.Is(err, ErrLost):
 			return nil, err
 		case failing.IsZero():
@@ -342,7 +347,7 @@ func (r *Redlock) contend(ctx context.Context, c redlockCall, leave func(), refu
 		l.widenSpread(votes)
 		over := l.await(ctx, votes, err, r.poll(start, l.spread))
 		if past.holder = l.holder; over != nil {
-			return nil, r.gaveUp(ctx, past, err)
+			return nil, r.gaveUp(ctx, past)
 		}
 	}
 }
@@ -362,10 +367,10 @@ func (r *Redlock) refusal() *NotAcquiredError {
 	return e
 }
 
-func (r *Redlock) gaveUp(ctx context.Context, past waited, last error) error {
+func (r *Redlock) gaveUp(ctx context.Context, past waited) error {
 	e := r.refusal()
 	if e.Holder == "" && past.holder != nil {
 		e.heldBy(past.holder)
 	}
-	return past.end(ctx, r.nodes[0].client, e, last)
+	return past.end(ctx, r.nodes[0].client, e)
 }

@@ -53,7 +53,7 @@ const (
 // ask asks all servers once, and calls ended at the end of the returned lease. Without a lease ask returns the votes.
 func (r *Redlock) ask(ctx context.Context, c redlockCall, ended func()) (lease *Lease, votes []vote, err error) {
 	if ctx.Err() != nil {
-		return nil, nil, r.gaveUp(ctx, waited{}, nil)
+		return nil, nil, r.gaveUp(ctx, waited{})
 	}
 	if err := r.identify(ctx, c.timeout); err != nil {
 		return nil, nil, err
