@@ -217,6 +217,15 @@ func serverError(err error) error {
 	return fmt.Errorf("lock: %w", err)
 }
 
+// refusedWork converts the error of a release or a change that is not repeated. Behind a closed connection nothing is known of earlier
+// requests.
+func refusedWork(err error) error {
+	if errors.Is(err, conn.ErrClosed) {
+		return fmt.Errorf("%w: %w", ErrUncertain, err)
+	}
+	return serverError(err)
+}
+
 // temporary reports whether err is temporary and says nothing about the lock: the server could not be reached, or is
 // not ready.
 func temporary(err error) bool {

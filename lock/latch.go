@@ -74,7 +74,7 @@ func (l *CountDownLatch) Count(ctx context.Context) (int, error) {
 	text, err := v.Text()
 	n, bad := strconv.Atoi(text)
 	if err = errors.Join(err, bad); err != nil {
-		return 0, fmt.Errorf("%w: not a count", ErrWrongType)
+		return 0, c.about(l.Name(), fmt.Errorf("%w: not a count", ErrWrongType))
 	}
 	return max(0, n), nil
 }

@@ -3,6 +3,7 @@ package lock_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -96,6 +97,9 @@ func TestLatchRefuses(t *testing.T) {
 			_, deleted := l.Delete(ctx)
 			for what, err := range map[string]error{"Wait": l.Wait(ctx), "CountDown": l.CountDown(ctx), "TrySetCount": set, "Count": count, "Delete": deleted} {
 				wantErr(t, what+" of another type", err, lock.ErrWrongType)
+				if !strings.Contains(fmt.Sprint(err), `lock "latch": `) {
+					t.Errorf("%s of another type = %v, which does not name the latch", what, err)
+				}
 			}
 		}
 		w.srv.Do("DEL", "latch")

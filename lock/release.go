@@ -18,10 +18,12 @@ import (
 //
 // Unlock returns:
 //
-//   - nil after the release of this hold, or after its hand-over to the next caller of the process (see Config.HandOvers)
+//   - nil after the release of this hold, or after its hand-over to the next caller of the process (see Config.HandOvers); also for a
+//     lease that was lost to its holder while the server still had the hold, as by [AtMost]
 //   - [ErrNotHeld] if the lock had been lost before
 //   - [ErrUncertain], wrapped together with the reason, if the server did not confirm; the client then repeats the release
-//     in the background until the server confirms or the lease ends
+//     in the background until the server confirms or the lease ends, unless the connection has been closed ([conn.ErrClosed])
+//   - [ErrWrongType] if a key of the lock holds another type: what is left of the lock ends with the lease
 //
 // A second Unlock returns the same result; after ErrUncertain it waits for the repeats or asks again. The server recognizes
 // a repeat by its request id and releases only once.
@@ -145,7 +147,7 @@ func (l *Lease) release(ctx context.Context) error {
 			l.noteUnsure(sent, false)
 		}
 	case remote.Hopeless(err) && (turn == nil || !l.unanswered):
-		outcome, err = l.client.failed(l.target.name, err), nil
+		outcome, err = l.client.about(l.target.name, refusedWork(err)), nil
 	}
 	if err != nil {
 		return l.repeat(turn, err)

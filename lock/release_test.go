@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/lock"
 	"github.com/lockwire/lockwire/lock/internal/kinds"
@@ -499,4 +500,29 @@ func TestUnlockAfterAnUnansweredLateRelease(t *testing.T) {
 		w.srv.Intercept(func(fakeredis.Cmd) fakeredis.Action { return fakeredis.Run() })
 		wantErr(t, "Unlock() after the repeats", lease.Unlock(t.Context()), lock.ErrUncertain)
 	})
+}
+
+// After the connection has been closed, nobody knows whether the server has the lock still: Unlock promises nothing else than its errors.
+func TestUnlockBehindAClosedConnection(t *testing.T) {
+	for kind, of := range releases {
+		t.Run(kind, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				pool := w.pool(conn.Config{})
+				c, err := lock.New(pool, lock.Config{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				w.machine.Run(c)
+				lease := mustHave(t, of(c))
+				if err := pool.Close(); err != nil {
+					t.Fatal(err)
+				}
+				wantErr(t, "Unlock()", lease.Unlock(t.Context()), lock.ErrUncertain)
+				wantErr(t, "Unlock() again", lease.Unlock(t.Context()), conn.ErrClosed)
+				if err := c.Close(); err != nil {
+					t.Errorf("Close() = %v", err)
+				}
+			})
+		})
+	}
 }

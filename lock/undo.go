@@ -19,7 +19,7 @@ var errEnded = fmt.Errorf("%w: %w", ErrUncertain, ErrClosed)
 func (c *Client) newCleanup() *cleanup.Cleanup {
 	return cleanup.New(cleanup.Config{
 		Server: c.remote, Runner: c.scripts, Clocks: c.clocks,
-		Sweep: c.table.sweepParked, Added: c.workAdded, Refused: serverError, Uncertain: ErrUncertain, Ended: errEnded,
+		Sweep: c.table.sweepParked, Added: c.workAdded, Refused: refusedWork, Uncertain: ErrUncertain, Ended: errEnded,
 	})
 }
 
