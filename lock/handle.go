@@ -182,8 +182,8 @@ func (h *Handle) forced(ctx context.Context, v resp.Value, err error, holds []*L
 	if err != nil {
 		return false, fmt.Errorf("lock: force: %w", err)
 	}
-	if !forced {
-		return false, nil
+	if !forced { // perhaps by an earlier call without an answer
+		holds = nil
 	}
 	for _, l := range holds {
 		l.lose(Forced, nil)
@@ -194,14 +194,17 @@ func (h *Handle) forced(ctx context.Context, v resp.Value, err error, holds []*L
 		}
 	}
 	t.announceForced(ctx, c) // afterwards: it may take long
-	return true, nil
+	return forced, nil
 }
 
+// announcements limits the requests for an announcement, which a client may hear more than once.
+const announcements = 3
+
 // announceForced announces a forced unlock to all clients, in the background after the end of ctx. In a cluster the lock's node does, having just
-// answered: another may hang. If the announcement fails, the holder learns of the unlock at its next renewal.
+// answered: another may hang. If the announcement fails, the holder learns of the unlock at its next renewal, or at the end of the lease.
 func (t *target) announceForced(ctx context.Context, c *Client) {
 	err := ctx.Err()
-	if err == nil {
+	for n := 0; n == 0 && err == nil || n < announcements && ctx.Err() == nil && remote.Uncertain(err); n++ {
 		_, err = c.server.Send(remote.Patient(ctx), resp.Cmd(remote.PlainPublish, kinds.ForcedChannel, t.name).On(t.name))
 	}
 	switch {

@@ -146,7 +146,7 @@ func (l *Lease) release(ctx context.Context) error {
 		if outcome, err = l.answered(v); err != nil {
 			l.noteUnsure(sent, false)
 		}
-	case remote.Hopeless(err) && (turn == nil || !l.unanswered):
+	case remote.Hopeless(err) && (turn == nil || !l.unanswered || l.state.singleUse):
 		outcome, err = l.client.about(l.target.name, refusedWork(err)), nil
 	}
 	if err != nil {

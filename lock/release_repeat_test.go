@@ -1,6 +1,7 @@
 package lock_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -369,4 +370,55 @@ func TestUnlockOfAHoldThatEndedDuringARelease(t *testing.T) {
 			t.Errorf("the server has %v after Unlock() = %v", left, err)
 		}
 	})
+}
+
+// While a server answers each release with an error, the Owner's calls go on after the end of the lease: nothing can arrive any more.
+func TestTurnBehindARefusedRelease(t *testing.T) {
+	for _, refusal := range []string{
+		"MISCONF Redis is configured to save RDB snapshots, but it is currently unable to persist on disk",
+		"ERR hash value is not an integer script: f, on @user_script:31.",
+	} {
+		inVirtualTime(t, func(t *testing.T, w *world) {
+			c := w.client(lock.Config{})
+			owner := lock.As(c.NewOwner())
+			lease := mustLock(t, c, "job", owner)
+			w.onReleases("reentrant", func(int) fakeredis.Action { return fakeredis.Reply("-" + refusal + "\r\n") })
+			wantErr(t, "Unlock()", lease.Unlock(t.Context()), lock.ErrUncertain)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			defer cancel()
+			next, err := c.Reentrant("job").Lock(ctx, owner)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.srv.Intercept(nil)
+			mustUnlock(t, next)
+		})
+	}
+}
+
+// A release held up, of a lock that holds something else by now: without an Owner there is no further hold to wait for, and Close waits
+// for none.
+func TestHeldUpReleaseOfSomethingElse(t *testing.T) {
+	for _, owned := range []bool{false, true} {
+		inVirtualTime(t, func(t *testing.T, w *world) {
+			c := w.client(lock.Config{})
+			var opts []lock.Option
+			want := lock.ErrWrongType
+			if owned {
+				opts, want = []lock.Option{lock.As(c.NewOwner())}, lock.ErrUncertain
+			}
+			lease := mustHave(t, c.Fair("job"), opts...)
+			w.onReleases("fair", func(n int) fakeredis.Action {
+				if n == 1 {
+					return fakeredis.Close()
+				}
+				return fakeredis.Reply("-WRONGTYPE Operation against a key holding the wrong kind of value\r\n")
+			})
+			wantErr(t, "Unlock()", lease.Unlock(t.Context()), want)
+			begin := time.Now()
+			if err := c.Close(); err != nil || time.Since(begin) > time.Second {
+				t.Errorf("Close() = %v after %v, want nil within a second", err, time.Since(begin))
+			}
+		})
+	}
 }

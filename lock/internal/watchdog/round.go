@@ -155,7 +155,7 @@ func (w *Watchdog[L]) check(r *round[L]) {
 			record.detour = direct
 		case record.followLocked(a.Err):
 			w.checkLocked(record, time.Now())
-		case !remote.Final(a.Err):
+		case !remote.Hopeless(a.Err):
 			w.recheckLocked(record)
 		}
 	}

@@ -1,0 +1,91 @@
+package lock_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/lock"
+	"github.com/lockwire/lockwire/lock/internal/kinds"
+)
+
+// A holder is told of a forced unlock within a second also if the announcement, or all of the forcing process, is interrupted and the call
+// repeated elsewhere.
+func TestForcedIsToldAfterAnInterruption(t *testing.T) {
+	for name, cut := range map[string]func(w *world, cmd fakeredis.Cmd) bool{
+		"announcement": func(_ *world, cmd fakeredis.Cmd) bool {
+			return cmd.Name == "PUBLISH" && cmd.Args[1] == kinds.ForcedChannel
+		},
+		"process": func(w *world, cmd fakeredis.Cmd) bool {
+			forces := isScript(cmd, "force")
+			if forces {
+				w.srv.Refuse(true)
+				time.AfterFunc(500*time.Millisecond, func() { w.srv.Refuse(false) })
+			}
+			return forces
+		},
+	} {
+		for _, opts := range [][]lock.Option{nil, {lock.For(time.Hour)}} {
+			t.Run(fmt.Sprint(name, len(opts)), func(t *testing.T) {
+				inVirtualTime(t, func(t *testing.T, w *world) {
+					c, forcing, again := w.listening(), w.client(lock.Config{}), w.client(lock.Config{})
+					lease := mustLock(t, c, "job", opts...)
+					w.sleep(time.Second)
+					interrupted := false
+					w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+						switch {
+						case interrupted || !cut(w, cmd):
+							return fakeredis.Run()
+						case name == "announcement":
+							interrupted = true
+							return fakeredis.Close()
+						}
+						interrupted = true
+						return fakeredis.RunThenClose()
+					})
+					if _, err := forcing.Reentrant("job").ForceUnlock(t.Context()); err != nil {
+						t.Logf("ForceUnlock() = %v", err)
+						_ = forcing.Close()
+						w.sleep(time.Second)
+						if _, err := again.Reentrant("job").ForceUnlock(t.Context()); err != nil {
+							t.Fatal(err)
+						}
+					}
+					w.sleep(time.Second)
+					if !interrupted {
+						t.Fatal("nothing was interrupted")
+					}
+					wantErr(t, "Err()", lease.Err(), lock.ErrLost)
+				})
+			})
+		}
+	}
+}
+
+// The question whether a lost lock is still there is asked again while a right is missing, also for a lease that is not renewed.
+func TestLossIsToldOnceTheRightIsBack(t *testing.T) {
+	for _, refusal := range []string{"NOPERM no right to do so", "NOAUTH Authentication required."} {
+		for _, opts := range [][]lock.Option{nil, {lock.For(time.Hour)}} {
+			t.Run(fmt.Sprint(refusal, len(opts)), func(t *testing.T) {
+				inVirtualTime(t, func(t *testing.T, w *world) {
+					c := w.listening()
+					lease := mustLock(t, c, "job", opts...)
+					w.sleep(2 * time.Second)
+					w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+						if cmd.Name == "EVALSHA" || cmd.Name == "EVAL" {
+							return fakeredis.Reply("-" + refusal + "\r\n")
+						}
+						return fakeredis.Run()
+					})
+					w.srv.Do("DEL", "job")
+					w.srv.KillConns(nil)
+					w.sleep(3 * time.Second)
+					w.srv.Intercept(nil)
+					w.sleep(3 * time.Second)
+					wantErr(t, "Err()", lease.Err(), lock.ErrLost)
+				})
+			})
+		}
+	}
+}
