@@ -176,8 +176,8 @@ type Call struct {
 	end CommandEnd
 }
 
-// callKey is the key of the Call in the context of its commands.
-const callKey contextKey = 2
+// callKey is the type of the key of the Call in the context of its commands.
+type callKey struct{}
 
 // callContext is the context of the commands of a Call. It contains the Call to save an allocation in each run of a script.
 type callContext struct {
@@ -186,7 +186,7 @@ type callContext struct {
 }
 
 func (c *callContext) Value(key any) any {
-	if key == callKey {
+	if key == (callKey{}) {
 		return &c.call
 	}
 	return c.Context.Value(key)
@@ -198,7 +198,7 @@ func (c *callContext) Value(key any) any {
 // The Call is nil if d has no Trace, or if ctx belongs to a call already.
 func StartCall(ctx context.Context, d Doer, start CommandStart) (context.Context, *Call) {
 	t := TraceOf(d)
-	if !t.wantsCommands() || ctx.Value(callKey) != nil {
+	if !t.wantsCommands() || ctx.Value(callKey{}) != nil {
 		return ctx, nil
 	}
 	c := &callContext{Context: ctx}
@@ -264,7 +264,7 @@ func (t *Trace) enter(ctx context.Context, q request) (context.Context, tracedCa
 	if !t.wantsCommands() {
 		return ctx, tracedCall{}
 	}
-	if whole, ok := ctx.Value(callKey).(*Call); ok {
+	if whole, ok := ctx.Value(callKey{}).(*Call); ok {
 		return ctx, tracedCall{whole, true}
 	}
 	call := new(Call)
