@@ -152,7 +152,7 @@ func (u *Cleanup) failed(j *Job, err error, at time.Time) {
 		j.finish(u.cfg.Refused(err))
 	case remote.Hopeless(err) && (!j.hasTurn || at.After(j.mayRunUntil) || errors.Is(err, conn.ErrClosed) || u.asking.Err() != nil):
 		j.finish(u.cfg.Refused(err))
-	case at.After(j.until) && (!j.hasTurn || !remote.Uncertain(err) && at.After(j.mayRunUntil)):
+	case at.After(j.until) && (!j.hasTurn || (part || !remote.Uncertain(err)) && at.After(j.mayRunUntil)):
 		j.finish(fmt.Errorf("%w: %w", u.cfg.Uncertain, err))
 	default:
 		j.pause = min(max(2*j.pause, repeatMin), repeatMax)
