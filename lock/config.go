@@ -142,7 +142,7 @@ type Config struct {
 	Logger conn.Logger
 
 	// ShowName, if set, returns what errors and the log show in place of the name of a lock, to hide names or a part of
-	// them. The Name fields of errors have the name all the same. ShowName must be safe for concurrent use. nil shows the
+	// them. The Name fields of errors, and Lease.String, have the name all the same. ShowName must be safe for concurrent use. nil shows the
 	// name, in errors quoted.
 	ShowName func(name string) string
 

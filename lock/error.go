@@ -64,6 +64,8 @@ var (
 	//   - Reentrant, NonReentrant, Spin, Fenced, Fair and NonReentrantFair are one hash.
 	//   - The two halves of a ReadWrite lock are one hash.
 	//   - A Semaphore and a CountDownLatch are both a number.
+	//
+	// A Reentrant or Fair lock finds a ReadWrite lock taken (ErrNotAcquired), and a Plain lock the number of a semaphore.
 	ErrWrongType = errors.New("lock: the key holds something else")
 )
 

@@ -50,7 +50,8 @@ type Event struct {
 //
 //   - Events of keys, if the server's notify-keyspace-events has K and g, $, h, x, e (or A) for all databases: all kinds of events.
 //   - The messages that wake waiters: only releases and forced unlocks, of a single server or with [PublishPlain], and not of
-//     [Plain] and [Spin] locks. If the server publishes no events of keys, the next owner of a released lock is told
+//     [Plain] and [Spin] locks, nor of a fair lock that nobody waits for. A change of the permits of a semaphore may be told as a
+//     release. If the server publishes no events of keys, the next owner of a released lock is told
 //     only if Watch finds the lock taken, and an expired lease not at all. EventWatching then has an Err.
 //
 // A setting by CONFIG SET reaches no replica and no restarted server unless it is in their configuration files too. Watch asks

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -142,7 +143,9 @@ func (s *Server) processOf(lease *lock.Lease) *process {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range s.processes {
-		if strings.HasPrefix(lease.Owner(), p.locks.ID()) {
+		if slices.ContainsFunc(p.locks.Held(), func(h lock.HeldLease) bool {
+			return h.Owner == lease.Owner() && h.Name == lease.Name() && h.Kind == lease.Kind()
+		}) {
 			return p
 		}
 	}

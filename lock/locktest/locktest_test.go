@@ -158,6 +158,39 @@ func TestAdvance(t *testing.T) {
 	}
 }
 
+// A lease of any kind is lost with its Client.
+func TestLoseWithTheClient(t *testing.T) {
+	for _, reason := range []lock.Reason{lock.ClockJump, lock.ClientClosed} {
+		for kind, take := range map[string]func(ctx context.Context, locks *lock.Client) (*lock.Lease, error){
+			"Plain": func(ctx context.Context, locks *lock.Client) (*lock.Lease, error) {
+				return locks.Plain("job").Lock(ctx)
+			},
+			"FasterMulti": func(ctx context.Context, locks *lock.Client) (*lock.Lease, error) {
+				return locks.FasterMulti("job", "a", "b").Lock(ctx)
+			},
+			"PermitSemaphore": func(ctx context.Context, locks *lock.Client) (*lock.Lease, error) {
+				s := locks.PermitSemaphore("job")
+				if _, err := s.TrySetPermits(ctx, 2); err != nil {
+					return nil, err
+				}
+				return s.Acquire(ctx)
+			},
+		} {
+			t.Run(fmt.Sprint(kind, reason), func(t *testing.T) {
+				both(t, func(t *testing.T) {
+					srv := locktest.NewServer(t)
+					lease, err := take(t.Context(), srv.Client(lock.Config{}))
+					if err != nil {
+						t.Fatal(err)
+					}
+					srv.Lose(lease, reason)
+					_ = lease.Unlock(t.Context())
+				})
+			})
+		}
+	}
+}
+
 func TestLose(t *testing.T) {
 	for _, reason := range []lock.Reason{
 		lock.Forced, lock.Taken, lock.Unreachable, lock.Expired, lock.ClockJump, lock.ClientClosed, lock.PartLost,
