@@ -203,12 +203,18 @@ const announcements = 3
 // announceForced announces a forced unlock to all clients, in the background after the end of ctx. In a cluster the lock's node does, having just
 // answered: another may hang. If the announcement fails, the holder learns of the unlock at its next renewal, or at the end of the lease.
 func (t *target) announceForced(ctx context.Context, c *Client) {
-	err := ctx.Err()
-	for n := 0; n == 0 && err == nil || n < announcements && ctx.Err() == nil && remote.Uncertain(err); n++ {
+	var err error
+	for n := 0; n < announcements && ctx.Err() == nil; n++ {
 		_, err = c.server.Send(remote.Patient(ctx), resp.Cmd(remote.PlainPublish, kinds.ForcedChannel, t.name).On(t.name))
+		if err == nil {
+			return
+		}
+		if !remote.Uncertain(err) {
+			break
+		}
 	}
 	switch {
-	case err == nil, c.life.Err() != nil:
+	case c.life.Err() != nil:
 	case ctx.Err() != nil:
 		c.background(func() { t.announceForced(c.life, c) })
 	default:

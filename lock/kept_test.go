@@ -287,7 +287,7 @@ func TestCloseBesideConfirmedWork(t *testing.T) {
 		if err := c.CloseContext(context.Background()); err != nil {
 			t.Error(err)
 		}
-		if took := time.Since(began); took > 10*time.Second {
+		if took := time.Since(began); took > 11*time.Second {
 			t.Errorf("CloseContext() took %v", took)
 		}
 	})
