@@ -57,7 +57,7 @@ func TestSilentServersAreNoRefusal(t *testing.T) {
 					}
 					f[1].srv.Refuse(false)
 					f[2].srv.Refuse(false)
-					time.Sleep(time.Minute)
+					f[0].sleep(time.Minute)
 				})
 			}
 		})
