@@ -82,8 +82,8 @@ explore: ## the seeded simulation, fast, with another schedule in each run: SEED
 	@$(GO) run ./internal/simulation/host -native $(if $(BRIEF),-brief) -seeds=$(or $(SEEDS),500) -first=$(or $(FIRST),1001)
 
 .PHONY: museum
-museum: ## the simulation against code with known faults: each must be found; ONLY=pattern, SEEDS=300 at most for each
-	@$(GO) run ./internal/simulation/museum $(if $(ONLY),-only='$(ONLY)') -seeds=$(or $(SEEDS),300)
+museum: ## the simulation against code with known faults: each must be found; ONLY=pattern, SEEDS=1000 at most for each
+	@$(GO) run ./internal/simulation/museum $(if $(ONLY),-only='$(ONLY)') -seeds=$(or $(SEEDS),1000)
 
 .PHONY: install
 install: # a server, a proxy and the C compiler that -race needs, if they are missing
