@@ -26,6 +26,22 @@ func (w *world) onReleases(kind string, action func(n int) fakeredis.Action) {
 	})
 }
 
+// holdUpRelease holds up the first request that releases a lock of a kind, and has the server refuse the further ones. arrive runs the first.
+func (w *world) holdUpRelease(kind, refusal string) (arrive func()) {
+	var late []string
+	w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+		switch {
+		case late == nil && isScriptOf(kind, cmd, "release"):
+			late = slices.Clone(cmd.Args)
+			return fakeredis.Close()
+		case isScriptOf(kind, cmd, "release"), isScriptOf(kind, cmd, "undo"):
+			return fakeredis.Reply("-" + refusal + "\r\n")
+		}
+		return fakeredis.Run()
+	})
+	return func() { w.srv.Do(late...) }
+}
+
 // unheard lets the first release of a kind run without an answer. No other one arrives until then, and to later ones comes late.
 func (w *world) unheard(kind string, then time.Time, late fakeredis.Action) {
 	begin := time.Now()
@@ -246,21 +262,11 @@ func TestHeldUpReleaseGivenUp(t *testing.T) {
 				owner := lock.As(c.NewOwner())
 				outer, inner := mustHave(t, of(c), owner), mustHave(t, of(c), owner, lock.For(3*time.Second))
 				w.sleep(2900 * time.Millisecond)
-				var late []string
-				w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
-					switch {
-					case late == nil && isScriptOf(kind, cmd, "release"):
-						late = slices.Clone(cmd.Args)
-						return fakeredis.Close()
-					case isScriptOf(kind, cmd, "release"), isScriptOf(kind, cmd, "undo"):
-						return fakeredis.Reply("-NOPERM no right to do so\r\n")
-					}
-					return fakeredis.Run()
-				})
+				arrive := w.holdUpRelease(kind, "NOPERM no right to do so")
 				wantErr(t, "Unlock()", inner.Unlock(t.Context()), lock.ErrUncertain)
 				further := mustHave(t, of(c), owner)
 				w.srv.Intercept(nil)
-				w.srv.Do(late...)
+				arrive()
 				last := mustHave(t, of(c), owner)
 				for _, l := range []*lock.Lease{last, further, outer} {
 					mustBeHeld(t, l)
@@ -284,22 +290,12 @@ func TestHeldUpReleaseOfAnOverwrittenLock(t *testing.T) {
 				c := w.client(lock.Config{})
 				owner := lock.As(c.NewOwner())
 				first := mustHave(t, of(c), owner)
-				var late []string
-				w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
-					switch {
-					case late == nil && isScriptOf(kind, cmd, "release"):
-						late = slices.Clone(cmd.Args)
-						return fakeredis.Close()
-					case isScriptOf(kind, cmd, "release"), isScriptOf(kind, cmd, "undo"):
-						return fakeredis.Reply("-WRONGTYPE Operation against a key holding the wrong kind of value\r\n")
-					}
-					return fakeredis.Run()
-				})
+				arrive := w.holdUpRelease(kind, "WRONGTYPE Operation against a key holding the wrong kind of value")
 				wantErr(t, "Unlock()", first.Unlock(t.Context()), lock.ErrUncertain)
 				w.srv.Do("DEL", first.Name())
 				w.srv.Intercept(nil)
 				next := mustHave(t, of(c), owner)
-				w.srv.Do(late...)
+				arrive()
 				mustBeHeld(t, next)
 				w.sleep(latchLife)
 				w.free()
