@@ -143,16 +143,18 @@ func (u *Cleanup) failed(j *Job, err error, at time.Time) {
 	part := netfail.DeniedInside(err)
 	if remote.Uncertain(err) {
 		j.work.Unsure(part)
+		if !part {
+			j.mayRunUntil = at.Add(remote.Arrival)
+		}
 	}
-	if remote.Uncertain(err) && !part {
-		j.mayRunUntil = at.Add(remote.Arrival)
-	}
+	mayRun := j.hasTurn && !at.After(j.mayRunUntil) // a request may still take the next hold of the Owner
+	ending := errors.Is(err, conn.ErrClosed) || u.asking.Err() != nil
 	switch {
 	case part && j.work.Rank() == Change: // a repeat would change what has been changed
 		j.finish(u.cfg.Refused(err))
-	case remote.Hopeless(err) && (!j.hasTurn || at.After(j.mayRunUntil) || errors.Is(err, conn.ErrClosed) || u.asking.Err() != nil):
+	case remote.Hopeless(err) && (!mayRun || ending):
 		j.finish(u.cfg.Refused(err))
-	case at.After(j.until) && (!j.hasTurn || (part || !remote.Uncertain(err)) && at.After(j.mayRunUntil)):
+	case at.After(j.until) && !mayRun:
 		j.finish(fmt.Errorf("%w: %w", u.cfg.Uncertain, err))
 	default:
 		j.pause = min(max(2*j.pause, repeatMin), repeatMax)
