@@ -182,19 +182,24 @@ func (h *Handle) forced(ctx context.Context, v resp.Value, err error, holds []*L
 	if err != nil {
 		return false, fmt.Errorf("lock: force: %w", err)
 	}
-	if !forced { // perhaps by an earlier call without an answer
-		holds = nil
+	if forced {
+		h.loseForced(holds)
 	}
+	// Last, since it may take long; and of a free lock too, which an earlier call without an answer may have freed.
+	t.announceForced(ctx, c)
+	return forced, nil
+}
+
+// loseForced tells holds, and those that relays have made of them, of their loss by force.
+func (h *Handle) loseForced(holds []*Lease) {
 	for _, l := range holds {
 		l.lose(Forced, nil)
-		if l.state == nil { // a relay may have passed the hold on
-			for _, next := range c.table.holdsOf(t.heldAs(), l.owner, l) {
+		if l.state == nil {
+			for _, next := range h.client.table.holdsOf(h.target.heldAs(), l.owner, l) {
 				next.lose(Forced, nil)
 			}
 		}
 	}
-	t.announceForced(ctx, c) // afterwards: it may take long
-	return forced, nil
 }
 
 // announcements limits the requests for an announcement, which a client may hear more than once.

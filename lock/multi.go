@@ -327,27 +327,19 @@ type attempts struct {
 	last *NotAcquiredError // the last refusal, with the holder if ever known; nil for none
 }
 
-// note records the error of an attempt, and reports whether the attempt has asked a server. A refusal without a holder leaves the holder
-// seen before in place.
+// note is waited.note, and keeps the last refusal. A refusal without a holder leaves the holder seen before in place.
 func (a *attempts) note(err error) (asked bool) {
+	asked = a.waited.note(err)
 	e, ok := errors.AsType[*NotAcquiredError](err)
-	switch {
-	case ok && e.untried:
-		return false
-	case ok && !e.unasked:
-		a.refused = true
-	case err != nil:
-		a.failure = err
-	}
-	if !ok {
-		return true
+	if !ok || !asked {
+		return asked
 	}
 	refusal := *e
 	if before := a.last; e.Holder == "" && before != nil && before.Name == e.Name && !before.seen.IsZero() {
 		refusal.heldBy(&seenHolder{owner: before.Holder, process: before.Process, at: before.seen})
 	}
 	a.last = &refusal
-	return true
+	return asked
 }
 
 // gaveUp returns the error of a Lock after the end of ctx, or of the client.

@@ -167,6 +167,20 @@ type waited struct {
 	holder  *seenHolder // of a Redlock: an owner elsewhere; nil if unknown
 }
 
+// note records the error of an attempt, nil for none, and reports whether the attempt has asked a server.
+func (w *waited) note(err error) (asked bool) {
+	e, ok := errors.AsType[*NotAcquiredError](err)
+	switch {
+	case ok && e.untried:
+		return false
+	case ok && !e.unasked:
+		w.refused = true
+	case err != nil:
+		w.failure = err
+	}
+	return true
+}
+
 // end completes e, the error of a wait that ended with ctx, or with c.
 func (w *waited) end(ctx context.Context, c *Client, e *NotAcquiredError) error {
 	if c.isClosed() {

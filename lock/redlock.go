@@ -322,12 +322,7 @@ func (r *Redlock) contend(ctx context.Context, c redlockCall, leave func(), refu
 		start := time.Now()
 		l.mark()
 		lease, votes, err := r.ask(ctx, c, leave)
-		switch refused := errors.Is(err, ErrNotAcquired); {
-		case refused && votes != nil:
-			past.refused, failing = true, time.Time{}
-		case !refused:
-			past.failure = err
-		}
+		past.note(err)
 		switch {
 		case err == nil:
 			return lease, nil
@@ -336,6 +331,7 @@ func (r *Redlock) contend(ctx context.Context, c redlockCall, leave func(), refu
 		case ctx.Err() != nil:
 			return nil, r.gaveUp(ctx, past)
 		case errors.Is(err, ErrNotAcquired):
+			failing = time.Time{}
 		case !errors.Is(err, ErrNoQuorum) && !errors.Is(err, ErrLost):
 			return nil, err
 		case failing.IsZero():

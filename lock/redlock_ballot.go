@@ -53,7 +53,9 @@ const (
 // ask asks all servers once, and calls ended at the end of the returned lease. Without a lease ask returns the votes.
 func (r *Redlock) ask(ctx context.Context, c redlockCall, ended func()) (lease *Lease, votes []vote, err error) {
 	if ctx.Err() != nil {
-		return nil, nil, r.gaveUp(ctx, waited{})
+		e := r.refusal()
+		e.untried = true
+		return nil, nil, new(waited).end(ctx, r.nodes[0].client, e)
 	}
 	if err := r.identify(ctx, c.timeout); err != nil {
 		return nil, nil, err
