@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -12,6 +13,13 @@ import (
 	"github.com/lockwire/lockwire/lock"
 	"github.com/lockwire/lockwire/script"
 )
+
+// severalTimes are the releases of the kinds that an Owner can have several times.
+func severalTimes() map[string]func(c *lock.Client) goldenLock {
+	some := maps.Clone(releases)
+	delete(some, "plain")
+	return some
+}
 
 // onReleases has action decide about the n-th request that releases a lock of a kind, n from 1.
 func (w *world) onReleases(kind string, action func(n int) fakeredis.Action) {
@@ -60,10 +68,7 @@ func (w *world) unheard(kind string, then time.Time, late fakeredis.Action) {
 
 // The first release has no answer, and its repeat arrives when the server has forgotten it. No further hold of the Owner goes.
 func TestRepeatBehindTheLatch(t *testing.T) {
-	for kind, of := range releases {
-		if kind == "plain" {
-			continue // nobody has it twice
-		}
+	for kind, of := range severalTimes() {
 		t.Run(kind, func(t *testing.T) {
 			inVirtualTime(t, func(t *testing.T, w *world) {
 				c := w.client(lock.Config{})
@@ -176,10 +181,7 @@ func TestRepeatBehindASleep(t *testing.T) {
 // The release of a hold is given up for lack of a right, after a request without an answer, or of which a part has run: the server may count
 // the hold, or not. The Owner's other holds are not told lost when it takes a further one, and a second Unlock takes none of them.
 func TestHoldsBesideAReleaseGivenUp(t *testing.T) {
-	for kind, of := range releases {
-		if kind == "plain" {
-			continue
-		}
+	for kind, of := range severalTimes() {
 		for what, first := range map[string]fakeredis.Action{"run": fakeredis.RunThenClose(), "not run": fakeredis.Close(), "a part": fakeredis.Run()} {
 			t.Run(kind+" "+what, func(t *testing.T) {
 				inVirtualTime(t, func(t *testing.T, w *world) {
@@ -223,10 +225,7 @@ func TestHoldsBesideAReleaseGivenUp(t *testing.T) {
 // The first request of a release is held up, a part of its repeat has run, and the release has been finished otherwise. No further hold goes
 // when the first request arrives.
 func TestHeldUpReleaseBehindAPart(t *testing.T) {
-	for kind, of := range releases {
-		if kind == "plain" {
-			continue
-		}
+	for kind, of := range severalTimes() {
 		for _, right := range []string{"hincrby", "pexpire", "set", "hset", "hget"} {
 			t.Run(kind+" without "+right, func(t *testing.T) {
 				inVirtualTime(t, func(t *testing.T, w *world) {
@@ -252,10 +251,7 @@ func TestHeldUpReleaseBehindAPart(t *testing.T) {
 // The first request of a release is held up, and the release is given up for lack of a right. The Owner takes no further hold before the
 // request can arrive no more: it would count down behind the tally, and the hold after the next would be a sign that all are lost.
 func TestHeldUpReleaseGivenUp(t *testing.T) {
-	for kind, of := range releases {
-		if kind == "plain" {
-			continue
-		}
+	for kind, of := range severalTimes() {
 		t.Run(kind, func(t *testing.T) {
 			inVirtualTime(t, func(t *testing.T, w *world) {
 				c := w.client(lock.Config{})
@@ -281,10 +277,7 @@ func TestHeldUpReleaseGivenUp(t *testing.T) {
 // The release of an Owner is held up, and somebody overwrites the lock by hand and deletes it. The Owner takes no further hold before the
 // release can arrive no more: it would release that one.
 func TestHeldUpReleaseOfAnOverwrittenLock(t *testing.T) {
-	for kind, of := range releases {
-		if kind == "plain" {
-			continue // a string, as the key then
-		}
+	for kind, of := range severalTimes() {
 		t.Run(kind, func(t *testing.T) {
 			inVirtualTime(t, func(t *testing.T, w *world) {
 				c := w.client(lock.Config{})
