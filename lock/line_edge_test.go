@@ -519,3 +519,55 @@ func TestHandOverLeavesThePlace(t *testing.T) {
 		}
 	})
 }
+
+// Only the head of the line knows the lease of a holder that has been called: when it leaves, the process behind learns of that lease, and gets
+// the lock at its end, though nobody releases it.
+func TestHeadThatLeavesTellsOfTheLease(t *testing.T) {
+	for name, job := range map[string]func(c *lock.Client) goldenLock{
+		"Reentrant": func(c *lock.Client) goldenLock { return c.Reentrant("job") },
+		"Fenced":    func(c *lock.Client) goldenLock { return c.Fenced("job") },
+		"Write":     func(c *lock.Client) goldenLock { return c.ReadWrite("job").Write() },
+	} {
+		t.Run(name, func(t *testing.T) { inVirtualTime(t, func(t *testing.T, w *world) { w.headLeaves(job) }) })
+	}
+}
+
+// headLeaves has three processes wait: the first lets its lease of 2 s end, the second gives up meanwhile, and the third gets the lock.
+func (w *world) headLeaves(job func(c *lock.Client) goldenLock) {
+	t := w.t
+	first := mustHave(t, job(w.client(lock.Config{})), lock.For(time.Minute))
+	got := [3]chan *lock.Lease{}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for i, lease := range []time.Duration{2 * time.Second, time.Minute, time.Minute} {
+		got[i] = make(chan *lock.Lease, 1)
+		c, waitCtx := w.client(lock.Config{}), t.Context()
+		if i == 1 {
+			waitCtx = ctx
+		}
+		go func() {
+			l, err := job(c).Lock(waitCtx, lock.For(lease))
+			if err != nil && i != 1 {
+				t.Error(err)
+			}
+			got[i] <- l
+		}()
+		w.sleep(100 * time.Millisecond)
+	}
+	mustUnlock(t, first)
+	<-got[0]
+	start := time.Now()
+	w.sleep(time.Second)
+	cancel()
+	if l := <-got[1]; l != nil {
+		t.Fatal("the second process has the lock")
+	}
+	next := <-got[2]
+	if waited := time.Since(start); waited > 3*time.Second {
+		t.Errorf("the lock was free after 2s, and the waiter got it after %v", waited)
+	}
+	mustUnlock(t, next)
+	w.srv.Do("DEL", "redisson_lock_token:{job}")
+	w.sleep(latchLife)
+	w.free()
+}

@@ -547,6 +547,7 @@ func availableOf(c *fakeredis.Call, lock string) float64 {
 
 func modelQuit(c *fakeredis.Call) any {
 	line, place, counts := c.Keys[2], c.Args[3], c.Args[4] == "1"
+	list, _ := c.TryDo("ZRANGE", line, "0", "8").([]any)
 	if ended, ok := c.TryDo("ZREM", line, place, "!"+place, "~"+place).(int64); !ok || ended == 0 {
 		return int64(0)
 	}
@@ -555,9 +556,31 @@ func modelQuit(c *fakeredis.Call) any {
 		value, _ := c.TryDo("GET", c.Keys[0]).(string)
 		free, message = float64(number(value)), value
 	}
+	if !counts && free <= 0 {
+		return modelTellOfLease(c, list, place)
+	}
 	if free <= 0 || c.Int("EXISTS", line) == 0 {
 		return int64(0)
 	}
 	modelTellFree(c, teller{line, c.Keys[1], c.Args[0], c.Args[1], c.Args[2], message, free, true, free})
 	return int64(1)
+}
+
+// modelTellOfLease tells the process behind the first place of a line, which has ended, to ask.
+func modelTellOfLease(c *fakeredis.Call, list []any, place string) any {
+	channel, publish, counted := c.Keys[1], c.Args[0], c.Args[1]
+	list = slices.DeleteFunc(list, func(v any) bool { return strings.ContainsAny(v.(string)[:1], "!~*") })
+	if publish == "" {
+		return int64(0)
+	}
+	if left, _ := c.TryDo("PTTL", c.Keys[0]).(int64); left < 0 || left >= 10_000 || len(list) == 0 || list[0] != place {
+		return int64(0)
+	}
+	for _, other := range list[1:] {
+		waiter, _ := waiterOf(other.(string))
+		if told := c.TryDo(publish, channel+":"+waiter, "2"); told != int64(0) || counted == "0" {
+			return int64(1)
+		}
+	}
+	return int64(0)
 }
