@@ -88,7 +88,12 @@ func (h *hold) define(flags *flag.FlagSet) {
 	h.defineLease(flags)
 	flags.DurationVar(&h.atLeast, "at-least", 0, "shortest `DURATION` of holding the lock, also after the end of PROGRAM")
 	flags.StringVar(&h.kind, "kind", "fenced", "`KIND` of the lock: fenced, reentrant, fair, read, write, spin, plain or permit")
-	flags.IntVar(&h.permits, "permits", 0, "of the kind permit: `N` programs at once, if the semaphore is not set up yet")
+	flags.Func("permits", "of the kind permit: `N` programs at once, if the semaphore is not set up yet", func(text string) (err error) {
+		if h.permits, err = strconv.Atoi(text); err != nil || h.permits < 1 {
+			return errors.New("not a number of 1 or more")
+		}
+		return nil
+	})
 }
 
 func (h *hold) defineLease(flags *flag.FlagSet) {
@@ -120,8 +125,6 @@ func (h *hold) check() error {
 		return usageError("--at-most must be more than --stop-before")
 	case h.atLeast < 0 || h.atMost > 0 && h.atLeast > h.atMost-h.stopBefore:
 		return usageError("--at-least must not be more than --at-most without --stop-before")
-	case h.permits < 0:
-		return usageError("--permits must be 1 or more")
 	case h.permits > 0 && h.kind != "permit":
 		return usageError("--permits is for --kind permit")
 	}
@@ -243,8 +246,8 @@ func endedWith(code int) error {
 	return &exitError{code: code}
 }
 
-// acquire takes the lock.
-func (h *hold) acquire(ctx context.Context, client *lockwire.Client, name string) (*lock.Lease, error) {
+// take takes the lock, after the setup of its permits if their number is known.
+func (h *hold) take(ctx context.Context, client *lockwire.Client, name string) (*lock.Lease, error) {
 	if h.permits > 0 {
 		if _, err := client.PermitSemaphore(name).TrySetPermits(ctx, h.permits); err != nil {
 			return nil, err
@@ -255,18 +258,20 @@ func (h *hold) acquire(ctx context.Context, client *lockwire.Client, name string
 	if h.outlasts() {
 		opts = append(opts, lock.AtLeast(h.atLeast))
 	}
-	var lease *lock.Lease
-	var err error
 	switch h.wait {
 	case 0:
-		lease, err = l.TryLock(ctx, opts...)
+		return l.TryLock(ctx, opts...)
 	case forever:
-		lease, err = l.Lock(ctx, opts...)
-	default:
-		limited, cancel := context.WithTimeout(ctx, h.wait)
-		defer cancel()
-		lease, err = l.Lock(limited, opts...)
+		return l.Lock(ctx, opts...)
 	}
+	limited, cancel := context.WithTimeout(ctx, h.wait)
+	defer cancel()
+	return l.Lock(limited, opts...)
+}
+
+// acquire is take with the errors in the command's words.
+func (h *hold) acquire(ctx context.Context, client *lockwire.Client, name string) (*lock.Lease, error) {
+	lease, err := h.take(ctx, client, name)
 	switch cause := context.Cause(ctx); {
 	case err == nil:
 		return lease, nil

@@ -51,6 +51,7 @@ func TestServerRun(t *testing.T) {
 		{"more than the limit", []string{"job", "--at-most", "2s", "--at-least", "3s", "--", "true"}, 64, "", "--at-least"},
 		{"permits that nobody has set", []string{"job", "--kind", "permit", "--", "true"}, 64, "", "set their number with --permits"},
 		{"permits without their kind", []string{"job", "--permits", "2", "--", "true"}, 64, "", "--kind permit"},
+		{"no permits", []string{"job", "--kind", "permit", "--permits", "0", "--", "true"}, 64, "", "not a number of 1 or more"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -89,6 +90,9 @@ func TestServerRunWrongKind(t *testing.T) {
 	s := redistest.Start(t, redistest.Options{})
 	s.Do("SET", "job", "5")
 	do(t, s.URL(), "run", "job", "--", "echo", "worked").check(t, 1, "", "!job: not a lock of the kind fenced: lockwire status shows ")
+	s.Do("RPUSH", "list", "5")
+	do(t, s.URL(), "run", "list", "--kind", "permit", "--permits", "2", "--", "echo", "worked").
+		check(t, 1, "", "!list: not a lock of the kind permit: lockwire status shows ")
 	do(t, s.URL(), "leader", "run", "job", "--", "echo", "leads").check(t, 1, "", `!lock "job": the key holds something else: `)
 }
 
