@@ -180,7 +180,7 @@ func (r *request) send(ctx context.Context, server conn.Doer, s position) (v res
 		return v, start, err
 	}
 	args := append(r.args(r.lease.Milliseconds(), r.owner), last)
-	calls := k.permits || k.isRead() // their grants call the next in the line
+	calls := k.permits || k.isRead() || k.queued // their grants call the next in the line or queue
 	if r.target.line != "" {
 		args = append(args, s.place)
 		if calls || s.stand != standsJoin {

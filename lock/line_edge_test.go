@@ -520,49 +520,44 @@ func TestHandOverLeavesThePlace(t *testing.T) {
 	})
 }
 
-// Only the head of the line knows the lease of a holder that has been called: when it leaves, the process behind learns of that lease, and gets
-// the lock at its end, though nobody releases it.
+// Only the head of the line, or queue, knows the lease of a holder that has been called: when it leaves, the process behind learns of that lease,
+// and gets the lock at its end, though nobody releases it.
 func TestHeadThatLeavesTellsOfTheLease(t *testing.T) {
 	for name, job := range map[string]func(c *lock.Client) goldenLock{
 		"Reentrant": func(c *lock.Client) goldenLock { return c.Reentrant("job") },
 		"Fenced":    func(c *lock.Client) goldenLock { return c.Fenced("job") },
 		"Write":     func(c *lock.Client) goldenLock { return c.ReadWrite("job").Write() },
+		"Fair":      func(c *lock.Client) goldenLock { return c.Fair("job") },
 	} {
-		t.Run(name, func(t *testing.T) { inVirtualTime(t, func(t *testing.T, w *world) { w.headLeaves(job) }) })
+		for _, leaves := range []bool{true, false} {
+			t.Run(fmt.Sprint(name, " leaves ", leaves), func(t *testing.T) {
+				inVirtualTime(t, func(t *testing.T, w *world) { w.letsLeaseEnd(job, leaves) })
+			})
+		}
 	}
 }
 
-// headLeaves has three processes wait: the first lets its lease of 2 s end, the second gives up meanwhile, and the third gets the lock.
-func (w *world) headLeaves(job func(c *lock.Client) goldenLock) {
+// letsLeaseEnd has processes wait: the first lets its lease of 2 s end, one between may give up meanwhile, and the last gets the lock.
+func (w *world) letsLeaseEnd(job func(c *lock.Client) goldenLock, leaves bool) {
 	t := w.t
-	first := mustHave(t, job(w.client(lock.Config{})), lock.For(time.Minute))
-	got := [3]chan *lock.Lease{}
+	holder := mustHave(t, job(w.client(lock.Config{})), lock.For(time.Minute))
+	first := w.waitFor(t.Context(), job, 2*time.Second)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	for i, lease := range []time.Duration{2 * time.Second, time.Minute, time.Minute} {
-		got[i] = make(chan *lock.Lease, 1)
-		c, waitCtx := w.client(lock.Config{}), t.Context()
-		if i == 1 {
-			waitCtx = ctx
-		}
-		go func() {
-			l, err := job(c).Lock(waitCtx, lock.For(lease))
-			if err != nil && i != 1 {
-				t.Error(err)
-			}
-			got[i] <- l
-		}()
-		w.sleep(100 * time.Millisecond)
+	between := make(<-chan *lock.Lease)
+	if leaves {
+		between = w.waitFor(ctx, job, time.Minute)
 	}
-	mustUnlock(t, first)
-	<-got[0]
+	last := w.waitFor(t.Context(), job, time.Minute)
+	mustUnlock(t, holder)
+	<-first
 	start := time.Now()
 	w.sleep(time.Second)
 	cancel()
-	if l := <-got[1]; l != nil {
-		t.Fatal("the second process has the lock")
+	if leaves && <-between != nil {
+		t.Fatal("the process between has the lock")
 	}
-	next := <-got[2]
+	next := <-last
 	if waited := time.Since(start); waited > 3*time.Second {
 		t.Errorf("the lock was free after 2s, and the waiter got it after %v", waited)
 	}
@@ -570,4 +565,18 @@ func (w *world) headLeaves(job func(c *lock.Client) goldenLock) {
 	w.srv.Do("DEL", "redisson_lock_token:{job}")
 	w.sleep(latchLife)
 	w.free()
+}
+
+// waitFor has a process of its own wait for a lock, and returns its lease, nil if its context ends before.
+func (w *world) waitFor(ctx context.Context, job func(c *lock.Client) goldenLock, lease time.Duration) <-chan *lock.Lease {
+	got, c := make(chan *lock.Lease, 1), w.client(lock.Config{})
+	go func() {
+		l, err := job(c).Lock(ctx, lock.For(lease))
+		if err != nil && ctx.Err() == nil {
+			w.t.Error(err)
+		}
+		got <- l
+	}()
+	w.sleep(100 * time.Millisecond)
+	return got
 }

@@ -21,6 +21,8 @@ const (
 	fairSpare = 60_000
 	// fairFew is the number of waiters examined at each grant, and at each leave.
 	fairFew = 32
+	// fairUncalled is the ms within which all waiters ask again.
+	fairUncalled = 10_000
 )
 
 func newFairModel(c *fakeredis.Call) *fairModel {
@@ -91,11 +93,11 @@ func (m *fairModel) keep() {
 	}
 }
 
-// tellHead tells the first waiter of a queue, and further waiters as long as nobody hears, if an argument says that the server knows all
+// tellHead tells the first waiter of a queue, and further waiters as long as nobody hears, if the server counts all
 // listeners.
-func (m *fairModel) tellHead(publish string, argument int) {
+func (m *fairModel) tellHead(publish string, counts bool) {
 	most := int64(1)
-	if arg(m.Call, argument) == "1" {
+	if counts {
 		most = 100
 	}
 	if _, bad := m.TryDo("LINDEX", m.queue, "0").(fakeredis.Err); bad {
@@ -145,6 +147,9 @@ func modelFairAcquire(c *fakeredis.Call) any {
 		}
 		c.Do("HINCRBY", m.lock, owner, "1")
 		c.Do("PEXPIRE", m.lock, c.Args[0])
+		if lease <= fairUncalled {
+			m.tellHead(arg(c, 7), arg(c, 6) != "0")
+		}
 		return nil
 	}
 	if stands {
@@ -261,7 +266,7 @@ func modelFairRelease(c *fakeredis.Call) any {
 	count, holds := c.Do("HGET", m.lock, owner).(string)
 	if !holds {
 		if c.Int("EXISTS", m.lock) == 0 {
-			m.tellHead(publish, 6)
+			m.tellHead(publish, arg(m.Call, 6) == "1")
 		}
 		return unheld(c, latch, life)
 	}
@@ -272,7 +277,7 @@ func modelFairRelease(c *fakeredis.Call) any {
 		return int64(0)
 	}
 	c.Do("DEL", m.lock)
-	m.tellHead(publish, 6)
+	m.tellHead(publish, arg(m.Call, 6) == "1")
 	c.Do("SET", latch, "1", "PX", life)
 	return int64(1)
 }
@@ -324,8 +329,8 @@ func (m *fairModel) leave(owner, publish string, wait int64, taken bool) {
 		m.Do("LREM", m.queue, end, owner)
 	}
 	first := len(line) > 0 && line[0] == owner
-	if (taken || first) && m.Int("EXISTS", m.lock) == 0 {
-		m.tellHead(publish, 8)
+	if left := m.Int("PTTL", m.lock); (taken || first) && left != -1 && left <= fairUncalled {
+		m.tellHead(publish, arg(m.Call, 8) == "1")
 	}
 	if first {
 		m.Do("DEL", m.idle)
@@ -343,7 +348,7 @@ func modelFairForce(c *fakeredis.Call) any {
 		return int64(0)
 	}
 	c.Do("DEL", m.lock)
-	m.tellHead(c.Args[0], 2)
+	m.tellHead(c.Args[0], arg(c, 2) == "1")
 	return int64(1)
 }
 

@@ -573,7 +573,7 @@ func modelTellOfLease(c *fakeredis.Call, list []any, place string) any {
 	if publish == "" {
 		return int64(0)
 	}
-	if left, _ := c.TryDo("PTTL", c.Keys[0]).(int64); left < 0 || left >= 10_000 || len(list) == 0 || list[0] != place {
+	if left, _ := c.TryDo("PTTL", c.Keys[0]).(int64); left < 0 || left > 10_000 || len(list) == 0 || list[0] != place {
 		return int64(0)
 	}
 	for _, other := range list[1:] {

@@ -159,7 +159,8 @@ func (m *fairState) acquire(owner string, a fairAsk, latch int) (any, []message)
 		}
 		m.advance(slices.Collect(maps.Keys(m.times)), sooner, a.lease+aliveFor)
 		m.idle.life = 0
-		return m.reentrantModel.acquire(owner, a.lease, latch)
+		reply, _ := m.reentrantModel.acquire(owner, a.lease, latch)
+		return reply, m.tellOfLease()
 	}
 	if a.stands {
 		m.stand(owner, a)
@@ -239,6 +240,14 @@ func (m *fairState) passOver(owner string, counts bool) (any, []message) {
 	return 0, nil
 }
 
+// tellOfLease tells the head of a lock that is free, or will be within a step.
+func (m *fairState) tellOfLease() []message {
+	if m.owner == "" || m.lease == 1 {
+		return m.tell()
+	}
+	return nil
+}
+
 func (m *fairState) release(owner string, rest span, latch int, repeated bool) (any, []message) {
 	free := m.owner == "" && !m.alien && m.done[latch].outcome == ""
 	reply, said := m.reentrantModel.release(owner, rest, latch, repeated)
@@ -276,8 +285,8 @@ func (m *fairState) undo(owner string, rest span, before int, wait span, waits b
 		if first == owner {
 			m.idle.life = 0
 		}
-		if m.owner == "" && (freed != nil || first == owner) {
-			return reply, m.tell()
+		if freed != nil || first == owner {
+			return reply, m.tellOfLease()
 		}
 	}
 	return reply, nil
@@ -319,11 +328,11 @@ func fairSet() *scriptSet {
 		list = append(list, move{name: fmt.Sprint(script, keys[5:], args), script: script, keys: keys, args: args, do: on(do)})
 	}
 	for _, owner := range setOwners {
-		for _, a := range []fairAsk{{2, 5, true, true}, {2, 5, true, false}, {2, 2, true, true}, {2, 5, false, true}} {
-			add("acquire", 0, []any{a.lease, owner, a.wait, a.stands, a.reenters, at(1)},
+		for _, a := range []fairAsk{{2, 5, true, true}, {2, 5, true, false}, {2, 2, true, true}, {2, 5, false, true}, {1, 5, true, true}} {
+			add("acquire", 0, []any{a.lease, owner, a.wait, a.stands, a.reenters, at(1), 0, publishBy},
 				func(m *fairState) (any, []message) { return m.acquire(owner, a, 0) })
 		}
-		add("acquire", 0, []any{span(2), owner, span(5), true, true, at(-1)}, comesLate[*fairState])
+		add("acquire", 0, []any{span(2), owner, span(5), true, true, at(-1), 0, publishBy}, comesLate[*fairState])
 		add("undo", 0, []any{span(0), owner, publishBy, 0, at(-1), span(5), false}, comesLate[*fairState])
 		add("release", 1, []any{span(0), owner, publishBy, latchSpan, false, at(-1), true}, comesLate[*fairState])
 		add("release", 1, []any{span(0), owner, publishBy, latchSpan, false, 0, true}, func(m *fairState) (any, []message) {

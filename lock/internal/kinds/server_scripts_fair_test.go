@@ -113,7 +113,10 @@ func (w *fairWalk) step() bool {
 	keys := []string{walkLock, fairChannel, fairQueue, fairTimeouts, fairIdle}
 	switch w.random.IntN(20) {
 	case 0, 1, 2, 3, 4, 5:
-		return w.run("acquire", append(keys, latch), max(lease, 40_000), owner, wait, w.random.IntN(4) > 0, w.random.IntN(4) > 0, soon())
+		if lease == 0 {
+			lease = 9_000 // who waits is told
+		}
+		return w.run("acquire", append(keys, latch), lease, owner, wait, w.random.IntN(4) > 0, w.random.IntN(4) > 0, soon(), w.random.IntN(2), "PUBLISH")
 	case 6, 7, 8:
 		return w.run("release", append(keys, latch), lease, owner, "PUBLISH", 30_000, w.random.IntN(2), min(1, w.random.Int64N(4))*soon(), w.random.IntN(2))
 	case 9, 10, 11:

@@ -18,7 +18,7 @@ local uncalled = 10000 -- ms after which all ask again uncalled
 -- the first two, so those behind count on the lease of an earlier holder, which may be longer.
 local function tellOfLease()
     local left, first = tonumber(redis.pcall('pttl', lock)) or -1, nil
-    if publish == '' or left < 0 or left >= uncalled then
+    if publish == '' or left < 0 or left > uncalled then
         return 0
     end
     for _, other in ipairs(front) do

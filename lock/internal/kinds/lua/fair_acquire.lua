@@ -4,12 +4,14 @@
 --       5 idle: who heads the queue of the free lock  6 latch: there once this very request has been undone
 -- ARGV  1 lease in ms  2 owner  3 wait in ms: its deadline lies so far behind the last one's  4 1 to stand in line
 --       5 1 if it may have further holds  6 when this is too late, in ms since 1970
+--       7 what the server knows of listeners (0: only some of them)  8 publish command
 -- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
 --         nil for the first hold, the hold count as a status for a further one, "reentry" if there may be none, else the
 --         remaining lease of the holder in ms (0: the lock is free and it is somebody else's turn; -1: it has none).
-local lock, _, queue, timeouts, idle, latch = unpack(KEYS)
+local lock, channel, queue, timeouts, idle, latch = unpack(KEYS)
 local lease, owner, wait, stands, last = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4] == '1', tonumber(ARGV[6])
-local few, spare, day = 32, 60000, 86400000
+local counts, publish = ARGV[7] ~= '0' and '1', ARGV[8]
+local few, spare, day, uncalled = 32, 60000, 86400000, 10000 -- uncalled: ms within which all ask again
 -- all_late.lua
 if redis.call('exists', lock, queue, timeouts, idle, latch) == 0 then -- one question in place of many: nobody has it, nobody waits
     redis.call('hincrby', lock, owner, '1')
@@ -17,6 +19,7 @@ if redis.call('exists', lock, queue, timeouts, idle, latch) == 0 then -- one que
     return nil
 end
 -- fair_head.lua
+-- fair_tell.lua
 local function sort() -- after somebody has interfered: each waiter stands in the queue once, and nobody else has a time
     local line, stood = redis.call('lrange', queue, 0, -1), {}
     for i = #line, 1, -1 do
@@ -55,6 +58,7 @@ if left == -2 and (not first or first == owner) then
     end
     redis.call('hincrby', lock, owner, '1')
     redis.call('pexpire', lock, lease)
+    if lease <= uncalled then tell() end -- who waits may count on an earlier holder's lease, which is longer
     return nil
 end
 if stands and redis.call('llen', queue) ~= waiting then known = sort() end

@@ -1,4 +1,4 @@
--- Fair lock, tell: who heads the queue is told that the lock is free, at the line that names this file.
+-- Fair lock, tell: who heads the queue is told that the lock is free, or will be soon, at the line that names this file.
 -- It uses what fair_head.lua uses, and the script's channel, publish, and counts: 1 if this server knows all who listen on a channel. Then it
 -- tells those behind who does not, too, until one does.
 local function tell() -- without a queue, or a right to publish, the lock is free all the same

@@ -9,7 +9,7 @@
 --         1 when there was something to take back, else 0; running it again does no harm.
 local lock, channel, queue, timeouts, idle, latch = unpack(KEYS)
 local lease, owner, publish, before, last, wait, waits, _, counts = unpack(ARGV)
-local few, spare, day = 32, 60000, 86400000
+local few, spare, day, uncalled = 32, 60000, 86400000, 10000 -- uncalled: ms within which all ask again
 last = tonumber(last)
 -- all_undo.lua
 -- fair_head.lua
@@ -47,7 +47,8 @@ elseif waits ~= '1' then
     if redis.call('zrem', timeouts, owner) == 1 then -- from the end that is nearer: most who leave stand in front
         redis.call('lrem', queue, found and -1 or 1, owner)
     end
-    if (taken or first == owner) and redis.call('exists', lock) == 0 then tell() end
+    local left = redis.call('pttl', lock) -- -2: the lock is free; of a short lease only the head has heard
+    if (taken or first == owner) and left ~= -1 and left <= uncalled then tell() end
     if first == owner then redis.call('del', idle) end
 end
 return taken and 1 or 0
