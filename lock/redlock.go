@@ -162,12 +162,12 @@ func (r *Redlock) acquire(ctx context.Context, opts []Option, try bool) (lease *
 // lock is Lock for a checked call.
 func (r *Redlock) lock(ctx context.Context, c redlockCall) (*Lease, error) {
 	since := time.Now()
-	leave, stood, err := r.enter(ctx)
+	leave, refused, err := r.enter(ctx)
 	c.traced.leftLine(since)
 	if err != nil {
 		return nil, err
 	}
-	lease, err := r.contend(ctx, c, leave, stood)
+	lease, err := r.contend(ctx, c, leave, refused)
 	if err != nil {
 		leave()
 	}
@@ -278,8 +278,8 @@ func (r *Redlock) check(opts []Option) (redlockCall, error) {
 func (r *Redlock) gate() *gates.Gates[entryKey] { return &r.nodes[0].client.gates }
 func (r *Redlock) key() entryKey                { return r.nodes[0].target.awaitedAs() }
 
-// enter waits in line behind earlier callers of this process, including a holder, and reports whether it had to wait.
-func (r *Redlock) enter(ctx context.Context) (leave func(), waits bool, err error) {
+// enter waits in line behind earlier callers of this process, including a holder. refused: the lock was refused to them, or was theirs.
+func (r *Redlock) enter(ctx context.Context) (leave func(), refused bool, err error) {
 	first := r.nodes[0].client
 	turn, leave := r.gate().Enter(r.key())
 	select {
@@ -292,14 +292,15 @@ func (r *Redlock) enter(ctx context.Context) (leave func(), waits bool, err erro
 	since := time.Now()
 	select {
 	case <-turn:
-		return leave, true, nil
+		return leave, r.gate().Failure(r.key()) == nil, nil
 	case <-ctx.Done():
-		err = r.gaveUp(ctx, waited{since: since, refused: true})
+		failure := r.gate().Failure(r.key())
+		err = r.gaveUp(ctx, waited{since: since, refused: failure == nil, failure: failure})
 	case <-first.done:
 		err = ErrClosed
 	}
 	leave()
-	return nil, true, err
+	return nil, false, err
 }
 
 // contend asks the servers until a majority grants the lock. The lease calls leave at its end. refused: another caller
@@ -315,7 +316,8 @@ func (r *Redlock) contend(ctx context.Context, c redlockCall, leave func(), refu
 	if deadline, ok := ctx.Deadline(); ok {
 		l.question = lastQuestion(deadline, past.since)
 	}
-	if past.failure = r.pauseAfterStreak(ctx); past.failure != nil {
+	if r.pauseAfterStreak(ctx) != nil {
+		past.refused = true // others want the lock
 		return nil, r.gaveUp(ctx, past)
 	}
 	for {

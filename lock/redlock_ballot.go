@@ -77,7 +77,18 @@ func (r *Redlock) ask(ctx context.Context, c redlockCall, ended func()) (lease *
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	r.noteAnswer(ctx, b.err)
 	return b.whole, b.votes, b.err
+}
+
+// noteAnswer records for the callers behind whether a ballot with the outcome err has had an answer. An end of ctx says nothing about the servers.
+func (r *Redlock) noteAnswer(ctx context.Context, err error) {
+	switch {
+	case err == nil, errors.Is(err, ErrNotAcquired):
+		r.gate().Note(r.key(), nil)
+	case ctx.Err() == nil:
+		r.gate().Note(r.key(), err)
+	}
 }
 
 // vote asks one server. Its time is limited by the call's timeout and by Close of the node's client, not by the caller's context: an answer

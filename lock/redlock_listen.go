@@ -258,6 +258,7 @@ func (r *Redlock) pauseAfterStreak(ctx context.Context) error {
 	if !full {
 		return nil
 	}
+	r.gate().Note(r.key(), nil)                 // others want the lock
 	longest := 2 * redlockSpreadMin * last.Unit // of the others, unless they have split the votes
 	pause := max(longest, redlockTurn) + rand.N(longest)
 	return first.sleep(ctx, pause-time.Since(last.Released))

@@ -1,12 +1,22 @@
 // Package gates admits the callers of a process in turn.
 package gates
 
-import "sync"
+import (
+	"errors"
+	"slices"
+	"sync"
+)
 
 // Gates admits the callers of a process, a single caller per lock at a time, in order of arrival. The zero Gates are ready.
 type Gates[K comparable] struct {
 	mu    sync.Mutex
-	lines map[K][]chan struct{} // by lock; the first channel is closed and its caller admitted; guarded by mu
+	lines map[K]*line // by lock, without empty ones; guarded by mu
+}
+
+// line is the admitted caller of a lock and the callers behind.
+type line struct {
+	callers []chan struct{} // the first channel is closed and its caller admitted
+	failure error           // of the last attempt of an admitted caller; nil after an answer
 }
 
 // Enter puts the caller at the end of the line. turn closes when the caller is admitted. leave removes the caller
@@ -21,23 +31,47 @@ func (g *Gates[K]) Enter(key K) (turn <-chan struct{}, leave func()) {
 func (g *Gates[K]) TryEnter(key K) (leave func(), ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.lines[key]) > 0 {
+	if g.lines[key] != nil {
 		return nil, false
 	}
 	_, leave = g.enterLocked(key)
 	return leave, true
 }
 
+// errUnanswered is the failure of a line before the first Note.
+var errUnanswered = errors.New("the caller in front has no answer yet")
+
+// Note records for the callers behind why the admitted caller has had no answer; nil after an answer.
+func (g *Gates[K]) Note(key K, failure error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if l := g.lines[key]; l != nil {
+		l.failure = failure
+	}
+}
+
+// Failure returns the record of Note for a caller in the line. The record lasts until the line is empty.
+func (g *Gates[K]) Failure(key K) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if l := g.lines[key]; l != nil {
+		return l.failure
+	}
+	return nil
+}
+
 func (g *Gates[K]) enterLocked(key K) (<-chan struct{}, func()) {
 	if g.lines == nil {
-		g.lines = make(map[K][]chan struct{})
+		g.lines = make(map[K]*line)
 	}
 	own := make(chan struct{})
-	line := g.lines[key]
-	if len(line) == 0 {
+	l := g.lines[key]
+	if l == nil {
+		l = &line{failure: errUnanswered}
+		g.lines[key] = l
 		close(own)
 	}
-	g.lines[key] = append(line, own)
+	l.callers = append(l.callers, own)
 	return own, func() { g.leave(key, own) }
 }
 
@@ -45,17 +79,20 @@ func (g *Gates[K]) enterLocked(key K) (<-chan struct{}, func()) {
 func (g *Gates[K]) leave(key K, own chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for i, c := range g.lines[key] {
-		if c != own {
-			continue
-		}
-		line := append(g.lines[key][:i], g.lines[key][i+1:]...)
-		if g.lines[key] = line; len(line) == 0 {
-			delete(g.lines, key)
-		} else if i == 0 {
-			close(line[0])
-		}
+	l := g.lines[key]
+	if l == nil {
 		return
+	}
+	i := slices.Index(l.callers, own)
+	if i < 0 {
+		return
+	}
+	l.callers = slices.Delete(l.callers, i, i+1)
+	switch {
+	case len(l.callers) == 0:
+		delete(g.lines, key)
+	case i == 0:
+		close(l.callers[0])
 	}
 }
 

@@ -1,6 +1,9 @@
 package gates
 
-import "testing"
+import (
+	"io"
+	"testing"
+)
 
 func open(turn <-chan struct{}) bool {
 	select {
@@ -40,4 +43,33 @@ func TestOrder(t *testing.T) {
 		t.Fatal("TryEnter is not admitted to a free lock")
 	}
 	leave()
+}
+
+// The callers behind learn why the caller in front has no answer, as long as somebody is in the line.
+func TestFailure(t *testing.T) {
+	var g Gates[string]
+	_, leaveFirst := g.Enter("a")
+	_, leaveSecond := g.Enter("a")
+	if g.Failure("a") == nil {
+		t.Error("an answer is known before the first one")
+	}
+	g.Note("a", io.EOF)
+	leaveFirst()
+	if err := g.Failure("a"); err != io.EOF {
+		t.Errorf("Failure() = %v, want %v", err, io.EOF)
+	}
+	g.Note("a", nil)
+	if err := g.Failure("a"); err != nil {
+		t.Errorf("Failure() after an answer = %v", err)
+	}
+	leaveSecond()
+	g.Note("a", nil) // too late
+	_, leave := g.Enter("a")
+	if g.Failure("a") == nil || g.Failure("b") != nil {
+		t.Error("the record of an empty line is left")
+	}
+	leave()
+	if !g.Free() {
+		t.Error("something is left after all have left")
+	}
 }
