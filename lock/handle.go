@@ -174,7 +174,7 @@ func (h *Handle) forced(ctx context.Context, v resp.Value, err error, holds []*L
 	c, t := h.client, &h.target
 	if err != nil {
 		if remote.Uncertain(err) {
-			c.background(func() { t.announceForced(c.life, c) })
+			c.background(func() { c.announceUnsure(t.name, t.kind.Name) })
 		}
 		return false, c.failed(t.name, err)
 	}
@@ -186,7 +186,7 @@ func (h *Handle) forced(ctx context.Context, v resp.Value, err error, holds []*L
 		h.loseForced(holds)
 	}
 	// Last, since it may take long; and of a free lock too, which an earlier call without an answer may have freed.
-	t.announceForced(ctx, c)
+	c.announceForced(ctx, t.name, t.kind.Name)
 	return forced, nil
 }
 
@@ -207,10 +207,10 @@ const announcements = 3
 
 // announceForced announces a forced unlock to all clients, in the background after the end of ctx. In a cluster the lock's node does, having just
 // answered: another may hang. If the announcement fails, the holder learns of the unlock at its next renewal, or at the end of the lease.
-func (t *target) announceForced(ctx context.Context, c *Client) {
+func (c *Client) announceForced(ctx context.Context, name, kind string) {
 	var err error
 	for n := 0; n < announcements && ctx.Err() == nil; n++ {
-		_, err = c.server.Send(remote.Patient(ctx), resp.Cmd(remote.PlainPublish, kinds.ForcedChannel, t.name).On(t.name))
+		_, err = c.server.Send(remote.Patient(ctx), resp.Cmd(remote.PlainPublish, kinds.ForcedChannel, name).On(name))
 		if err == nil {
 			return
 		}
@@ -221,8 +221,16 @@ func (t *target) announceForced(ctx context.Context, c *Client) {
 	switch {
 	case c.life.Err() != nil:
 	case ctx.Err() != nil:
-		c.background(func() { t.announceForced(c.life, c) })
+		c.background(func() { c.announceForced(c.life, name, kind) })
 	default:
-		c.log.WarnOf(t.name, t.kind.Name, "", "a holder is not told at once that its lock was freed by force", "error", err)
+		c.log.WarnOf(name, kind, "", "a holder is not told at once that its lock was freed by force", "error", err)
+	}
+}
+
+// announceUnsure announces a forced unlock without an answer: at once, and again when its request can take effect no more.
+func (c *Client) announceUnsure(name, kind string) {
+	c.announceForced(c.life, name, kind)
+	if c.sleep(c.life, remote.Arrival) == nil {
+		c.announceForced(c.life, name, kind)
 	}
 }

@@ -197,15 +197,19 @@ func (c *Client) ForceUnlockOwner(ctx context.Context, name, owner string) (bool
 	}
 	seen, err := c.inspect(ctx, name)
 	switch {
-	case err != nil || seen.Shape == "" || seen.Shape == ShapeNumber:
+	case err != nil || seen.Shape == ShapeNumber:
 		return false, err
+	case seen.Shape == "":
+		c.announceForced(ctx, name, "") // as below
+		return false, nil
 	case seen.Shape == ShapeFasterMulti:
 		return false, c.invalid(name, "ForceUnlockOwner of a FasterMulti; ForceUnlock frees its values")
 	case seen.Shape.kind() == nil:
 		return false, c.about(name, fmt.Errorf("%w, and no lock", ErrWrongType))
 	}
 	i := slices.IndexFunc(seen.Info.Holders, func(h Holder) bool { return h.Owner == owner })
-	if i < 0 {
+	if i < 0 { // perhaps by an earlier call without an answer
+		c.announceForced(ctx, name, "")
 		return false, nil
 	}
 	k := seen.Shape.kind()

@@ -1,24 +1,33 @@
 package lock_test
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/lock"
 	"github.com/lockwire/lockwire/lock/internal/kinds"
 )
 
+// forcings are the ways to free the lock job, and the scripts of these.
+var forcings = []struct {
+	unlock func(ctx context.Context, c *lock.Client, owner string) (bool, error)
+	script string
+}{{forceJob, "force"}, {forceOwnerOfJob, "undo"}}
+
 // A holder is told of a forced unlock within a second also if the announcement, or all of the forcing process, is interrupted and the call
 // repeated elsewhere.
 func TestForcedIsToldAfterAnInterruption(t *testing.T) {
-	for name, cut := range map[string]func(w *world, cmd fakeredis.Cmd) bool{
-		"announcement": func(_ *world, cmd fakeredis.Cmd) bool {
+	for name, cut := range map[string]func(w *world, cmd fakeredis.Cmd, script string) bool{
+		"announcement": func(_ *world, cmd fakeredis.Cmd, _ string) bool {
 			return cmd.Name == "PUBLISH" && cmd.Args[1] == kinds.ForcedChannel
 		},
-		"process": func(w *world, cmd fakeredis.Cmd) bool {
-			forces := isScript(cmd, "force")
+		"process": func(w *world, cmd fakeredis.Cmd, script string) bool {
+			forces := isScript(cmd, script)
 			if forces {
 				w.srv.Refuse(true)
 				time.AfterFunc(500*time.Millisecond, func() { w.srv.Refuse(false) })
@@ -26,37 +35,63 @@ func TestForcedIsToldAfterAnInterruption(t *testing.T) {
 			return forces
 		},
 	} {
-		for _, opts := range [][]lock.Option{nil, {lock.For(time.Hour)}} {
-			t.Run(fmt.Sprint(name, len(opts)), func(t *testing.T) {
-				inVirtualTime(t, func(t *testing.T, w *world) {
-					c, forcing, again := w.listening(), w.client(lock.Config{}), w.client(lock.Config{})
-					lease := mustLock(t, c, "job", opts...)
-					w.sleep(time.Second)
-					interrupted := false
-					w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
-						switch {
-						case interrupted || !cut(w, cmd):
-							return fakeredis.Run()
-						case name == "announcement":
-							interrupted = true
-							return fakeredis.Close()
-						}
-						interrupted = true
-						return fakeredis.RunThenClose()
-					})
-					if _, err := forcing.Reentrant("job").ForceUnlock(t.Context()); err != nil {
-						t.Logf("ForceUnlock() = %v", err)
-						_ = forcing.Close()
+		for _, force := range forcings {
+			for _, opts := range [][]lock.Option{nil, {lock.For(time.Hour)}} {
+				t.Run(fmt.Sprint(name, " ", force.script, len(opts)), func(t *testing.T) {
+					inVirtualTime(t, func(t *testing.T, w *world) {
+						c, forcing, again := w.listening(), w.client(lock.Config{}), w.client(lock.Config{})
+						lease := mustLock(t, c, "job", opts...)
 						w.sleep(time.Second)
-						if _, err := again.Reentrant("job").ForceUnlock(t.Context()); err != nil {
-							t.Fatal(err)
+						interrupted := false
+						w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+							switch {
+							case interrupted || !cut(w, cmd, force.script):
+								return fakeredis.Run()
+							case name == "announcement":
+								interrupted = true
+								return fakeredis.Close()
+							}
+							interrupted = true
+							return fakeredis.RunThenClose()
+						})
+						if _, err := force.unlock(t.Context(), forcing, lease.Owner()); err != nil {
+							t.Logf("ForceUnlock() = %v", err)
+							_ = forcing.Close()
+							w.sleep(time.Second)
+							if _, err := force.unlock(t.Context(), again, lease.Owner()); err != nil {
+								t.Fatal(err)
+							}
 						}
-					}
+						w.sleep(time.Second)
+						if !interrupted {
+							t.Fatal("nothing was interrupted")
+						}
+						wantErr(t, "Err()", lease.Err(), lock.ErrLost)
+					})
+				})
+			}
+		}
+	}
+}
+
+// A forced unlock without an answer may take effect later, when its announcement has been heard already. The holder is told all the same.
+func TestForcedIsToldThoughItComesLate(t *testing.T) {
+	for _, force := range forcings {
+		for _, after := range []time.Duration{time.Second, 4900 * time.Millisecond} {
+			t.Run(fmt.Sprint(force.script, " ", after), func(t *testing.T) {
+				inVirtualTime(t, func(t *testing.T, w *world) {
+					lease := mustLock(t, w.listening(), "job", lock.For(time.Hour))
 					w.sleep(time.Second)
-					if !interrupted {
-						t.Fatal("nothing was interrupted")
-					}
-					wantErr(t, "Err()", lease.Err(), lock.ErrLost)
+					args := w.holdUp("reentrant", force.script)
+					_, err := force.unlock(t.Context(), w.client(lock.Config{}), lease.Owner())
+					wantErr(t, "ForceUnlock()", err, conn.ErrUncertain)
+					late := slices.Clone(args())
+					w.sleep(after)
+					w.srv.Do(late...)
+					w.sleep(6 * time.Second)
+					lostBecause(t, lease.Err(), lock.Forced)
+					w.sleep(latchLife)
+					w.free()
 				})
 			})
 		}
