@@ -317,6 +317,35 @@ func TestBlockOverAFailover(t *testing.T) {
 	})
 }
 
+// A call of Block that waits for minutes outlives more failovers, and more moves of its slot, than the limits allow in a row.
+func TestBlockOverManyChanges(t *testing.T) {
+	const failover = "-UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)"
+	for name, changes := range map[string][2]string{
+		"failovers": {failover, failover},
+		"moves":     {fmt.Sprintf("-MOVED %d %s", slotB, nodeC), fmt.Sprintf("-MOVED %d %s", slotB, nodeB)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, cluster.Config{MaxRedirects: 3}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+				blocked := 0
+				for i, addr := range []string{nodeB, nodeC} {
+					f.nodes[addr].Do("RPUSH", keyB, "one")
+					f.hook(addr, func(cmd fakeredis.Cmd) *fakeredis.Action {
+						if cmd.Name != "BLPOP" || blocked == 10 {
+							return nil
+						}
+						blocked++
+						act := fakeredis.Delay(time.Minute, fakeredis.Reply(changes[i]+"\r\n"))
+						return &act
+					})
+				}
+				if job, err := resp.As[[]string](c.Block(t.Context(), "BLPOP", keyB, 0)); err != nil || job[1] != "one" {
+					t.Errorf("BLPOP = %v, %v after %d changes", job, err, blocked)
+				}
+			})
+		})
+	}
+}
+
 // A call of Block is reported once, with its attempts.
 func TestBlockTraced(t *testing.T) {
 	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, _ *cluster.Cluster) {
