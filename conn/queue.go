@@ -202,7 +202,8 @@ func (p *Pool) Watch(ctx context.Context, keys []string, fn func(*Conn) ([]resp.
 // Retry.MinBackoff.
 const abortSteps = 3
 
-// Watch is Pool.Watch in one attempt: if a key was changed in the meantime, the error is ErrTxAborted.
+// Watch is Pool.Watch in one attempt: if a key was changed in the meantime, the error is ErrTxAborted. If ctx ends during fn,
+// the server watches the keys until the next EXEC or UNWATCH on the Conn: send UNWATCH before another transaction.
 func (c *Conn) Watch(ctx context.Context, keys []string, fn func(*Conn) ([]resp.Command, error)) ([]resp.Value, error) {
 	if _, err := c.Do(ctx, "WATCH", keys); err != nil {
 		return nil, err
