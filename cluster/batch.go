@@ -249,9 +249,9 @@ func (b *batch) next(sent []int) (pending []int) {
 	for _, r := range repeats {
 		pending = append(pending, r.i)
 	}
-	if len(pending) > 0 && a.slowestErr != nil {
+	if len(pending) > 0 && a.slowest.err != nil {
 		b.history = a.history
-		if waited := b.pause(a.slowest, a.slowestAt, a.slowestErr); waited != nil {
+		if waited := b.pause(a.slowest, a.slowestAt); waited != nil {
 			for _, i := range pending {
 				b.fail(i, waited)
 			}
@@ -264,11 +264,10 @@ func (b *batch) next(sent []int) (pending []int) {
 
 // judged is the result of an attempt.
 type judged struct {
-	history             // after the attempt
-	repeats    []repeat // the commands that may be sent again, including postponed ones
-	slowest    decision // the decision with the longest wait: about the failure slowestErr, at slowestAt
-	slowestErr error    // nil if all repeats are postponed
-	slowestAt  target
+	history            // after the attempt
+	repeats   []repeat // the commands that may be sent again, including postponed ones
+	slowest   decision // the decision with the longest wait, at slowestAt; zero if all repeats are postponed
+	slowestAt target
 }
 
 // judgeAll decides about each command of the last attempt, and fails those without a further attempt.
@@ -289,14 +288,9 @@ func (b *batch) judgeAll(sent []int) judged {
 			b.fail(i, d.err)
 			continue
 		}
-		if !b.targets[i].read {
-			a.failures = b.failures + 1
-			if isRedirect(err) {
-				a.redirects = b.redirects + 1
-			}
-		}
-		if a.slowestErr == nil || d.weight() > a.slowest.weight() {
-			a.slowest, a.slowestErr, a.slowestAt = d, err, b.targets[i]
+		a.failures, a.redirects = max(a.failures, d.after.failures), max(a.redirects, d.after.redirects)
+		if a.slowest.err == nil || d.weight() > a.slowest.weight() {
+			a.slowest, a.slowestAt = d, b.targets[i]
 		}
 		a.repeats = append(a.repeats, repeat{i, d})
 	}
@@ -323,7 +317,7 @@ func (d decision) weight() int {
 	switch {
 	case d.action == relocate:
 		return 2
-	case d.pause:
+	case d.pause != noPause:
 		return 1
 	}
 	return 0

@@ -190,7 +190,7 @@ func (c *Cluster) With(ctx context.Context, key string, fn func(*conn.Conn) erro
 		called, err := at.lend(ctx, k.name, fn)
 		switch {
 		case called && err != nil:
-			k.learn(at, err)
+			k.decide(at, err, &k.lastFailure)
 			return err
 		case called:
 			return nil

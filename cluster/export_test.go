@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/lockwire/lockwire/resp"
@@ -36,30 +38,51 @@ func RouteOf(cmd resp.Command) (int, error) { return routeOf(&cmd) }
 // IsRead reports whether Replicas sends a command to replicas.
 func IsRead(cmd resp.Command) bool { return isRead(&cmd) }
 
-// History describes the earlier attempts of a call.
-type History struct {
-	Failures, Redirects int
-	Redialled, Asking   bool
-	Elapsed             time.Duration
+// Attempt is a failed attempt.
+type Attempt struct {
+	Err, Earlier                         error
+	From                                 string
+	Failures, Redirects                  int
+	Redialled, Asking, Read              bool
+	Pinned, NoRepeat, NoTryAgain, Closed bool
+	CtxErr, CtxEnd                       error
+	Attempts, MaxRedirects               int
+	Elapsed, Budget                      time.Duration
 }
 
-// Decision is the reaction to an attempt.
-type Decision struct {
-	Action  string // "stop", "again", "relocate", "follow", "ask" or "redial"
-	Addr    string
-	Refresh bool
-	Pause   bool
-}
+var (
+	actionNames = map[action]string{
+		stop: "stop", again: "again", relocate: "relocate", follow: "follow", ask: "ask", redial: "redial",
+	}
+	pauseNames = map[pause]string{
+		backoff: ", pause", untilUp: ", pause until up", untilAgreed: ", pause until agreed",
+	}
+)
 
-var actionNames = map[action]string{
-	stop: "stop", again: "again", relocate: "relocate", follow: "follow", ask: "ask", redial: "redial",
-}
-
-// Decide returns the reaction to err, the failure of an attempt on the node from, under a policy.
-func Decide(err error, from string, h History, attempts, redirects int, budget time.Duration) (Decision, error) {
-	d := decide(err, originOf(from), history{h.Failures, h.Redirects, h.Redialled, h.Asking, h.Elapsed},
-		policy{attempts, redirects, budget})
-	return Decision{actionNames[d.action], d.addr, d.refresh, d.pause}, d.err
+// Decide returns the decision about an attempt in words: what the call does, and what the Cluster
+// learns. err is the error for the caller, or nil.
+func Decide(a Attempt) (does, learns string, err error) {
+	d := decide(attempt{
+		err: a.Err, earlier: a.Earlier, from: originOf(a.From), history: history{a.Failures, a.Redirects, a.Redialled},
+		asking: a.Asking, read: a.Read, pinned: a.Pinned, noRepeat: a.NoRepeat, noTryAgain: a.NoTryAgain, closed: a.Closed,
+		ctxErr: a.CtxErr, ctxEnd: a.CtxEnd, bounds: policy{a.Attempts, a.MaxRedirects, a.Budget}, elapsed: a.Elapsed, name: "GET",
+	})
+	var all []string
+	for word, ok := range map[string]bool{"changed": d.changed, "moved": d.moved, "refresh": d.refresh, "silent": d.silent} {
+		if ok {
+			all = append(all, word)
+		}
+	}
+	slices.Sort(all)
+	learns = strings.Join(all, ", ")
+	if d.action == stop {
+		return "stop", learns, d.err
+	}
+	does = actionNames[d.action]
+	if d.action == follow || d.action == ask {
+		does += " " + d.addr
+	}
+	return does + pauseNames[d.pause], learns, nil
 }
 
 // ErrLeft is the reason in the errors of calls on a node that has left.

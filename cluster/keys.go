@@ -148,7 +148,7 @@ func (m multiKey) send(ctx context.Context, parts [][]int, fn func([]int, resp.V
 func (m multiKey) replyError(ctx context.Context, refusal error, over map[error]error) error {
 	var reason error
 	switch {
-	case refusal == nil || judge(refusal, origin{}, history{}).action == stop:
+	case refusal == nil || judge(attempt{err: refusal}).action == stop:
 		return refusal
 	case ctx.Err() != nil:
 		reason = netfail.Ended(ctx)
@@ -158,7 +158,7 @@ func (m multiKey) replyError(ctx context.Context, refusal error, over map[error]
 		return refusal
 	}
 	if over[refusal] == nil {
-		over[refusal] = (&call{name: m.name}).endedError(reason, refusal)
+		over[refusal] = endedError(m.name, reason, refusal)
 	}
 	return over[refusal]
 }

@@ -93,7 +93,7 @@ func refusedWhole(cmds []resp.Command, values []resp.Value) (first error) {
 			continue
 		}
 		err := values[i].Err()
-		if err == nil || judge(err, origin{}, history{}).action == stop {
+		if err == nil || judge(attempt{err: err}).action == stop {
 			return nil
 		}
 		first = cmp.Or(first, err)
@@ -105,7 +105,7 @@ func refusedWhole(cmds []resp.Command, values []resp.Value) (first error) {
 func (k *call) learnFrom(at target, values []resp.Value) {
 	for _, v := range values {
 		if err := v.Err(); err != nil {
-			k.learn(at, err)
+			k.decide(at, err, &k.lastFailure)
 		}
 	}
 }

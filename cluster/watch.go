@@ -41,14 +41,14 @@ func (c *Cluster) Watch(ctx context.Context, keys []string, fn func(*conn.Conn) 
 			return nil, err
 		case called && errors.Is(err, conn.ErrTxAborted):
 			k.history, k.lastFailure, k.pauses = history{}, nil, min(aborts, abortSteps)
-			if err := k.pause(decision{action: again, pause: true}, at, err); err != nil {
+			if err := k.pause(decision{action: again, pause: backoff, err: err}, at); err != nil {
 				return nil, err
 			}
 			aborts++
 			at = c.targetOf(slot)
 			continue
 		case called && !isRedirect(err):
-			k.learn(at, err)
+			k.decide(at, err, &k.lastFailure)
 			return nil, err
 		case isRedirect(err) && errors.Is(err, resp.ErrAsk): // ASKING would not hold for the commands of fn
 			err = fmt.Errorf("%w: a key to watch has moved, and its slot has not: %w", resp.ErrTryAgain, err)
