@@ -78,13 +78,37 @@ type sharedConn struct {
 	misrouted
 }
 
-// misrouted records the links on which the server replied READONLY or NOAUTH, perhaps because the address leads to the
-// wrong server: see replace.
+// misrouted records READONLY and NOAUTH replies on a shared connection: its address may lead to the wrong server. The
+// invariant: suspect is the last of links in a row with such a reply, the first on each within rejectionMemory of the
+// first on the link before. Until recheck, further replies on suspect cause no dial.
 type misrouted struct {
-	suspect *pipeline.Link // the last such link
-	links   int            // number of such links in a row, each within rejectionMemory of the one before
-	last    time.Time      // time of suspect's first such reply
-	recheck time.Time      // earliest time of another dial in place of suspect
+	suspect *pipeline.Link
+	links   int
+	last    time.Time // time of the first such reply on suspect
+	recheck time.Time // end of the time for which replies on suspect are believed
+}
+
+const (
+	rejectionMemory = 10 * time.Second
+	recheckAfter    = time.Second
+)
+
+// refused notes such a reply on l, the current link. again reports whether to dial in place of l: after the first reply on
+// each of the first most links in a row, and from recheck on. Otherwise the reply is believed. first reports whether the
+// reply begins a row.
+func (m *misrouted) refused(l *pipeline.Link, now time.Time, most int) (again, first bool) {
+	fresh := m.suspect != l
+	switch {
+	case !fresh && now.Before(m.recheck):
+		return false, false
+	case fresh && now.Sub(m.last) > rejectionMemory:
+		m.suspect, m.last, m.links = l, now, 1
+	case fresh:
+		m.suspect, m.last, m.links = l, now, m.links+1
+	}
+	m.recheck = now.Add(recheckAfter)
+	again = !fresh || m.links <= most
+	return again, again && fresh && m.links == 1
 }
 
 // ready returns the current link, or nil if it has failed or is missing.

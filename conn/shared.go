@@ -12,12 +12,6 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// rejectionMemory is how long READONLY or NOAUTH replies count as one series of connections to the wrong server.
-const rejectionMemory = 10 * time.Second
-
-// recheckAfter is how long a fresh connection's READONLY or NOAUTH is believed before the next dial.
-const recheckAfter = time.Second
-
 // get returns the current link, unless it has failed or is stale, the link that the caller must not use again. Otherwise
 // get waits for a dial, which all callers share.
 func (s *sharedConn) get(ctx context.Context, stale *pipeline.Link) (*pipeline.Link, error) {
@@ -118,49 +112,23 @@ func (s *sharedConn) redial(d *sharedDial) {
 // replace returns false if the caller should get the reply: fresh connections lead to the same reply, so the server
 // is a replica or rejects the user.
 func (s *sharedConn) replace(l *pipeline.Link, why error) bool {
-	if errors.Is(why, resp.ErrNoAuth) {
-		again, first := s.replaceUpTo(l, 1)
-		if first {
-			warn(&s.p.cfg, "server does not know the user any more: connecting again")
-		}
-		return again
+	p, most, warning := s.p, 1, "server does not know the user any more: connecting again"
+	if !errors.Is(why, resp.ErrNoAuth) {
+		p.suspectMaster(l)
+		most, warning = 2, "server is read-only: connecting again" // the name may resolve to the former master once more
 	}
-	s.p.suspectMaster(l)
-	again, first := s.replaceUpTo(l, 2) // the name may resolve to the former master once more
+	p.mu.Lock()
+	again, first := true, false // if l is not in use any more, or is being replaced
+	if !p.isClosed() && s.current.Load() == l && (s.pending == nil || s.suspect != l) {
+		if again, first = s.refused(l, time.Now(), most); again {
+			s.dialAnywayLocked()
+		}
+	}
+	p.mu.Unlock()
 	if first {
-		warn(&s.p.cfg, "server is read-only: connecting again")
+		warn(&p.cfg, warning)
 	}
 	return again
-}
-
-// replaceUpTo is replace for up to most links in a row that get the reply: after more, the reply is believed. first
-// reports whether l is the first of the row, in its first call.
-func (s *sharedConn) replaceUpTo(l *pipeline.Link, most int) (again, first bool) {
-	p := s.p
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.isClosed() || s.current.Load() != l {
-		return true, false
-	}
-	now, news := time.Now(), s.suspect != l
-	switch {
-	case news:
-		if now.Sub(s.last) > rejectionMemory {
-			s.links = 0
-		}
-		s.suspect, s.last = l, now
-		s.links++
-	case s.pending != nil:
-		return true, false // l is being replaced
-	case now.Before(s.recheck):
-		return false, false // believe the reply for now
-	}
-	s.recheck = now.Add(recheckAfter)
-	if news && s.links > most {
-		return false, false
-	}
-	s.dialAnywayLocked()
-	return true, news && s.links == 1
 }
 
 func (s *sharedConn) Push(_ *pipeline.Link, v resp.Value) { s.p.pushes.add(v) }
