@@ -33,10 +33,7 @@ type Pool struct {
 	pushes      *pushes
 	dialTokens  chan struct{} // holds a token per dial in progress
 
-	life context.Context // of dials, and of the goroutines of the resolver; ended under mu, by Close
-	end  context.CancelCauseFunc
-
-	wg      sync.WaitGroup // counts all goroutines
+	lifetime
 	retries atomic.Uint64
 	losses  callback.List
 
@@ -48,6 +45,29 @@ type Pool struct {
 	knownMaster
 	health
 	lending
+}
+
+// lifetime is the time from New to Close, which ends it under the Pool's mu, once. The invariant: only a holder of mu adds a
+// link, and only before the end; after the end, only counted goroutines and links start goroutines. So Close, which ends
+// the links and waits for wg, leaves nothing behind.
+type lifetime struct {
+	life context.Context // of dials, and of the goroutines of the resolver
+	end  context.CancelCauseFunc
+	wg   sync.WaitGroup // counts all goroutines
+}
+
+func (t *lifetime) isClosed() bool { return t.life.Err() != nil }
+
+// cause returns the first cause given to CloseFor, or nil before the end.
+func (t *lifetime) cause() error { return context.Cause(t.life) }
+
+// sleep waits for d. If ctx or the Pool ends first, sleep returns the cause.
+func (t *lifetime) sleep(ctx context.Context, d time.Duration) error {
+	err := netfail.Sleep(ctx, d, t.life.Done(), ErrClosed)
+	if err == ErrClosed {
+		return t.cause()
+	}
+	return err
 }
 
 // health is the record of the Pool's dials. After a failed dial, all dials wait until notBefore.
@@ -186,19 +206,6 @@ func (p *Pool) suspectMaster(l *pipeline.Link) {
 }
 
 func (p *Pool) name() string { return p.cfg.titles.join(p.cfg.ClientName) }
-
-// sleep waits for d. If ctx or the Pool ends first, sleep returns the cause.
-func (p *Pool) sleep(ctx context.Context, d time.Duration) error {
-	err := netfail.Sleep(ctx, d, p.life.Done(), ErrClosed)
-	if err == ErrClosed {
-		return p.cause()
-	}
-	return err
-}
-
-func (p *Pool) isClosed() bool { return p.life.Err() != nil }
-
-func (p *Pool) cause() error { return context.Cause(p.life) }
 
 // Stats holds the state of a Pool at one moment, and its counters since Open.
 type Stats struct {
