@@ -51,6 +51,7 @@ type repeat struct {
 	sent     clock.Instant // the time before the last request
 	asUndo   bool          // the last request was an undo: see releaseAsUndoCall
 	oldLatch string        // a further undo must set this latch, for requests that may still arrive; "" for none
+	inDoubt  bool          // an undo without an answer may have set its latch without effect: a further one needs a new latch
 }
 
 func (p *repeat) Name() string       { return p.lease.target.name }
@@ -82,6 +83,9 @@ func (p *repeat) Call() *remote.Call {
 func (p *repeat) Answered(v resp.Value, _ bool) cleanup.Result {
 	l := p.lease
 	switch {
+	case p.asUndo && p.inDoubt: // its latch stops the undo without an answer
+		l.latch, p.inDoubt = newLatch(l.target), false
+		return cleanup.Result{}
 	case p.asUndo && p.oldLatch != "":
 		l.latch, p.oldLatch = p.oldLatch, ""
 		return cleanup.Result{}
@@ -106,9 +110,13 @@ func (p *repeat) settle(outcome error) error {
 func (p *repeat) Unsure(part bool) {
 	l := p.lease
 	l.noteUnsure(p.sent, part)
-	if part && p.asUndo { // it may have set its latch without effect: a repeat needs another one
+	switch {
+	case !p.asUndo:
+	case part: // it may have set its latch without effect: a repeat needs another one
 		p.oldLatch = cmp.Or(p.oldLatch, l.latch)
 		l.latch = newLatch(l.target)
+	default:
+		p.inDoubt = l.maybeNoLatch // a right is or was missing
 	}
 }
 

@@ -306,6 +306,37 @@ func mustBeHeld(t *testing.T, l *lock.Lease) {
 	mustUnlock(t, l)
 }
 
+// A part of a late release has run, for lack of a right, and the connection broke before the answer. The lock is free after the next repeat
+// with the right: its latch does not say so before.
+func TestLateReleaseWithoutTheAnswerOfAPart(t *testing.T) {
+	for kind, of := range severalTimes() {
+		t.Run(kind, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				c := w.client(lock.Config{})
+				owner := lock.As(c.NewOwner())
+				lease := mustHave(t, of(c), owner)
+				w.srv.Deny("hget")
+				w.onReleases(kind, func(n int) fakeredis.Action {
+					switch {
+					case n == 2:
+						return fakeredis.RunThenClose()
+					case n > 2:
+						w.srv.Deny()
+					}
+					return fakeredis.Run()
+				})
+				_ = lease.Unlock(t.Context()) // confirmed or not, as the right matters or not
+				w.sleep(2 * time.Second)
+				if w.srv.Do("EXISTS", "job") != int64(0) {
+					t.Errorf("the server has %v", w.srv.Do("HGETALL", "job"))
+				}
+				w.sleep(2 * latchLife)
+				w.free()
+			})
+		})
+	}
+}
+
 // A late release is held up, and the release is given up for lack of a right. The Owner takes no further hold before the late release can
 // arrive no more: it would leave as many holds as there were.
 func TestHeldUpLateRelease(t *testing.T) {
