@@ -1,6 +1,7 @@
 package lock_test
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"slices"
@@ -216,6 +217,25 @@ func TestLinesAreNotRepeated(t *testing.T) {
 				tt.cfg.Logger = slog.New(&book)
 				tt.do(t, w, w.client(tt.cfg))
 				book.wantRarely(t, tt.text, tt.knows)
+			})
+		})
+	}
+}
+
+// With ShowName no line has the name of the lock, in whatever attribute.
+func TestLinesHideTheName(t *testing.T) {
+	for _, tt := range lineCases {
+		t.Run(tt.text, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				var lines bytes.Buffer
+				tt.cfg.Logger = slog.New(slog.NewTextHandler(&lines, nil))
+				tt.cfg.ShowName = func(string) string { return "(hidden)" }
+				c := w.client(tt.cfg)
+				tt.do(t, w, c)
+				_ = c.Close()
+				if text := lines.String(); !strings.Contains(text, "(hidden)") || strings.Contains(text, "job") {
+					t.Errorf("logged:\n%s", text)
+				}
 			})
 		})
 	}

@@ -135,11 +135,12 @@ func (ch *Channels) askRight(l Lock, rule string) {
 
 // NoteRefusal logs, once per prefix, an err caused by a missing right to subscribe to the channel of l.
 func (ch *Channels) NoteRefusal(l Lock, err error) {
-	if !errors.Is(err, resp.ErrNoPerm) {
+	reply, _ := errors.AsType[resp.Error](err) // err also names the channel, and so the lock
+	if !errors.Is(reply, resp.ErrNoPerm) {
 		return
 	}
 	if _, logged := ch.subscribed.LoadOrStore(l.rule(), true); !logged {
 		ch.server.Log.WarnOf(l.Name, l.Kind, "", "the user may not subscribe to the channels of locks: waiters are not woken, and look now and then",
-			"missing", "ACL rule "+l.rule(), "error", err)
+			"missing", "ACL rule "+l.rule(), "error", reply)
 	}
 }
