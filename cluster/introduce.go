@@ -1,6 +1,7 @@
 package cluster
 
-// Introduce adds name to the names of the connections to all nodes; see [conn.Pool.Introduce].
+// Introduce adds name to the names of the connections to all nodes, except those that [Replicas] reads from; see
+// [conn.Pool.Introduce].
 func (c *Cluster) Introduce(name string) (stop func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
