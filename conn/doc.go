@@ -52,6 +52,7 @@
 // # Limits of the package
 //
 // Lua scripts, channels and hash slots belong to the packages script, pubsub and cluster. A host name is resolved at
-// every dial; the only address remembered between dials is the address of the master named by sentinels. No password,
-// key or argument appears in an error or a log.
+// every dial; the only address remembered between dials is the address of the master named by sentinels. The package puts
+// no password, key or argument into an error or a log. An error reply has the server's words, which may repeat an argument:
+// only those of an unknown command are left out.
 package conn
