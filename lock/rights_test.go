@@ -123,6 +123,67 @@ func TestCountsWithoutLatches(t *testing.T) {
 	})
 }
 
+// No request that lost a right halfway changes for ever how many permits there are.
+func TestPermitsWithoutRights(t *testing.T) {
+	acquire := func(w *world, c *lock.Client) {
+		if err := c.Semaphore("sem").TryAcquire(w.t.Context(), 2); err == nil {
+			w.srv.Deny()
+			_ = c.Semaphore("sem").Release(w.t.Context(), 2)
+		}
+		if lease, err := c.PermitSemaphore("permits").TryAcquireMany(w.t.Context(), 2); err == nil {
+			_ = lease.Unlock(w.t.Context())
+		}
+	}
+	for what, request := range map[string]func(w *world, c *lock.Client, taken *lock.Lease){
+		"acquire": func(w *world, c *lock.Client, _ *lock.Lease) { acquire(w, c) },
+		"undo": func(w *world, c *lock.Client, _ *lock.Lease) {
+			w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+				if isAcquire(cmd) {
+					return fakeredis.RunThenClose()
+				}
+				return fakeredis.Run()
+			})
+			acquire(w, c)
+			w.sleep(time.Second)
+			w.srv.Intercept(nil)
+		},
+		"unlock": func(w *world, _ *lock.Client, taken *lock.Lease) { _ = taken.Unlock(w.t.Context()) },
+		"release": func(w *world, c *lock.Client, taken *lock.Lease) {
+			_ = c.PermitSemaphore("permits").Release(w.t.Context(), taken.PermitIDs()...)
+		},
+		"force": func(w *world, c *lock.Client, _ *lock.Lease) {
+			_, _ = c.PermitSemaphore("permits").ReleaseAll(w.t.Context())
+		},
+		"acquire behind an ended lease": func(w *world, c *lock.Client, _ *lock.Lease) {
+			w.sleep(time.Minute)
+			acquire(w, c)
+		},
+	} {
+		for _, right := range strings.Fields("decrby del incrby pexpire pttl set zadd zcard zcount zrange zrem zremrangebyscore zscore") {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				c, other := w.client(lock.Config{}), w.client(lock.Config{})
+				_, _ = c.Semaphore("sem").TrySetPermits(t.Context(), 5)
+				_, _ = c.PermitSemaphore("permits").TrySetPermits(t.Context(), 5)
+				taken, err := c.PermitSemaphore("permits").AcquireMany(t.Context(), 2, lock.For(time.Minute))
+				if err != nil {
+					t.Fatal(err)
+				}
+				w.srv.Deny(right)
+				request(w, other, taken)
+				w.srv.Deny()
+				w.sleep(2 * time.Minute)
+				for kind, available := range map[string]func(context.Context) (int, error){
+					"Semaphore": c.Semaphore("sem").Available, "PermitSemaphore": c.PermitSemaphore("permits").Available,
+				} {
+					if n, err := available(t.Context()); n != 5 || err != nil {
+						t.Errorf("%s without %s: %s.Available() = %d, %v, want 5", what, right, kind, n, err)
+					}
+				}
+			})
+		}
+	}
+}
+
 // A release of an inner hold of which a part has run is repeated, and leaves the outer hold.
 func TestHalfAReleaseOfAnInnerHold(t *testing.T) {
 	for _, right := range []string{"set", "pexpire", "hincrby", "hdel", "hset", "zrange", "exists", "hget"} {

@@ -43,7 +43,14 @@ func modelPermitsAcquire(c *fakeredis.Call) any {
 	a := asker{lineKey(c, 4), arg(c, 6), arg(c, 7), arg(c, 8), publish}
 	lined := a.line != "" && c.Int("EXISTS", a.line) == 1
 	if ended := c.Int("ZREMRANGEBYSCORE", set, "-inf", text(now)); ended > 0 {
-		if total := c.Int("INCRBY", key, text(ended)); total > 0 {
+		total, done := c.TryDo("INCRBY", key, text(ended)).(int64)
+		if !done {
+			for i := range ended {
+				c.Do("ZADD", set, text(now), ids[0]+text(i+1))
+			}
+			c.Do("INCRBY", key, text(ended))
+		}
+		if total > 0 {
 			announce(c, publish, total)
 		}
 	}
@@ -66,7 +73,10 @@ func modelPermitsAcquire(c *fakeredis.Call) any {
 		end = text(never)
 	}
 	for _, id := range ids {
-		c.Do("ZADD", set, end, id)
+		if _, refused := c.TryDo("ZADD", set, end, id).(fakeredis.Err); refused {
+			c.Do("INCRBY", key, text(count))
+			c.Do("ZADD", set, end, id)
+		}
 	}
 	if left := c.Int("PTTL", key); left > 0 {
 		c.Do("PEXPIRE", set, text(left))
@@ -88,11 +98,21 @@ func nextPermit(c *fakeredis.Call, set string, now int64) int64 {
 
 // giveBack returns the taken permits among ids, and publishes the change. args is the position of the arguments for the line.
 func giveBack(c *fakeredis.Call, ids []string, publish string, undo bool, args int) int64 {
-	returned := c.Int(append([]string{"ZREM", c.Keys[2]}, ids...)...)
+	var taken []string
+	for _, id := range ids {
+		if end, there := c.Do("ZSCORE", c.Keys[2], id).(string); c.Int("ZREM", c.Keys[2], id) == 1 && there {
+			taken = append(taken, end, id)
+		}
+	}
+	returned := int64(len(taken) / 2)
 	if returned == 0 {
 		return 0
 	}
-	total := c.Int("INCRBY", c.Keys[0], text(returned))
+	total, done := c.TryDo("INCRBY", c.Keys[0], text(returned)).(int64)
+	if !done {
+		c.Do(append([]string{"ZADD", c.Keys[2]}, taken...)...)
+		c.Do("INCRBY", c.Keys[0], text(returned))
+	}
 	told := total
 	if len(ids) > 1 && !undo {
 		told = returned
@@ -213,8 +233,12 @@ func modelPermitsForce(c *fakeredis.Call) any {
 	if taken == 0 {
 		return int64(0)
 	}
-	c.Do("DEL", c.Keys[2])
+	c.Do("ZREM", c.Keys[2], "")
 	total := c.Int("INCRBY", c.Keys[0], text(taken))
+	if _, refused := c.TryDo("DEL", c.Keys[2]).(fakeredis.Err); refused {
+		c.Do("DECRBY", c.Keys[0], text(taken))
+		c.Do("DEL", c.Keys[2])
+	}
 	tellPermits(c, lineKey(c, 3), c.Args[0], 2, total, total, total-taken)
 	return int64(1)
 }

@@ -103,7 +103,10 @@ func modelSemaphoreAcquire(c *fakeredis.Call) any {
 		return a.refused(c, free, left, turns)
 	}
 	c.Do("SET", latch, c.Args[2], "PX", strconv.FormatInt(2*number(c.Args[0]), 10))
-	c.Do("DECRBY", key, c.Args[2])
+	if _, refused := c.TryDo("DECRBY", key, c.Args[2]).(fakeredis.Err); refused {
+		c.Do("SET", latch, "0", "PX", strconv.FormatInt(2*number(c.Args[0]), 10))
+		c.Do("DECRBY", key, c.Args[2])
+	}
 	a.granted(c, free-permits, lined)
 	return nil
 }
@@ -118,16 +121,20 @@ func modelSemaphoreUndo(c *fakeredis.Call) any {
 		return notNumber
 	}
 	taken, ok := c.Do("GET", latch).(string)
-	life := max(1, number(c.Args[4])-now(c))
+	life, left := max(1, number(c.Args[4])-now(c)), c.Int("PTTL", latch)
 	if taken == "0" {
-		life = max(life, c.Int("PTTL", latch))
+		life = max(life, left)
 	}
 	c.Do("PEXPIRE", latch, text(life))
 	c.Do("SET", latch, "0", "PX", text(life))
 	if !ok || taken == "0" || !there {
 		return int64(0)
 	}
-	total := c.Int("INCRBY", key, taken)
+	total, done := c.TryDo("INCRBY", key, taken).(int64)
+	if !done {
+		c.Do("SET", latch, taken, "PX", text(max(life, left)))
+		c.Do("INCRBY", key, taken)
+	}
 	tellPermits(c, lineKey(c, 3), c.Args[2], len(c.Args)-2, total, total, total-number(taken))
 	return int64(1)
 }

@@ -58,7 +58,40 @@ var allowances = map[string]map[string]string{
 		"redis.call('del', latch) -- a write that needs no memory: a full server refuses none behind it": "it deletes the leases of ended holds " +
 			"before; the other scripts with this text need the line",
 	},
+	"Permit semaphore, acquire": {
+		"for i = 1, ended do redis.call('zadd', permits, now, string.sub(ids, 1, 16) .. i) end -- for the next acquire to count": withoutRight,
+		"redis.call('incrby', semaphore, ended) -- refused again: the error of the script":                                       withoutRight,
+		"redis.call('incrby', semaphore, count) -- nobody has them, and no lease would give them back":                           withoutRight,
+		"redis.call('zadd', permits, ends, id) -- refused again: the error of the script":                                        withoutRight,
+	},
+	"Permit semaphore, force": {
+		"redis.call('decrby', semaphore, taken) -- they stay taken":            withoutRight,
+		"redis.call('del', permits) -- refused again: the error of the script": withoutRight,
+	},
+	"Permit semaphore, give": {
+		"redis.call('zadd', permits, unpack(taken)) -- else nobody would have them, and they would never come back": withoutRight,
+		"redis.call('incrby', semaphore, #ids / 16) -- refused again: the error of the script":                      withoutRight,
+	},
+	"Permit semaphore, release": {
+		"redis.call('zadd', permits, unpack(taken)) -- else nobody would have them, and they would never come back": withoutRight,
+		"redis.call('incrby', semaphore, returned) -- refused again: the error of the script":                       withoutRight,
+	},
+	"Permit semaphore, undo": {
+		"redis.call('zadd', permits, unpack(taken)) -- else nobody would have them, and they would never come back": withoutRight,
+		"redis.call('incrby', semaphore, returned) -- refused again: the error of the script":                       withoutRight,
+	},
+	"Semaphore, acquire": {
+		"redis.call('set', latch, 0, 'px', 2 * within) -- or else an undo would give back what was not taken": withoutRight,
+		"redis.call('decrby', semaphore, permits) -- refused again: the error of the script":                  withoutRight,
+	},
+	"Semaphore, undo": {
+		"redis.call('set', latch, taken, 'px', math.max(life, left)) -- for the repeat of this undo": withoutRight,
+		"redis.call('incrby', semaphore, taken) -- refused again: the error of the script":           withoutRight,
+	},
 }
+
+// withoutRight is the reason for lines that run only for a user who lacks a right.
+const withoutRight = "the models have all rights; TestPermitsWithoutRights of package lock needs the line"
 
 // faults runs broken scripts.
 type faults struct {

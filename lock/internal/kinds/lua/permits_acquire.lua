@@ -26,10 +26,12 @@ end
 -- all_number.lua
 local free, ended = value, redis.call('zremrangebyscore', permits, '-inf', now)
 if ended > 0 then
-    free = redis.call('incrby', semaphore, ended)
-    if free > 0 then
-        redis.pcall(publish, channel, free) -- a user who may not publish leaves waiters to look by themselves
+    free = redis.pcall('incrby', semaphore, ended)
+    if type(free) == 'table' then
+        for i = 1, ended do redis.call('zadd', permits, now, string.sub(ids, 1, 16) .. i) end -- for the next acquire to count
+        redis.call('incrby', semaphore, ended) -- refused again: the error of the script
     end
+    if free > 0 then redis.pcall(publish, channel, free) end -- a user who may not publish leaves waiters to look by themselves
 end
 if not free and waits ~= '1' then
     return redis.status_reply('unset')
@@ -39,7 +41,11 @@ free = tonumber(free or 0)
 local function take()
     redis.call('decrby', semaphore, count)
     for i = 1, #ids, 16 do
-        redis.call('zadd', permits, forever == '1' and never or now + lease, string.sub(ids, i, i + 15))
+        local ends, id = forever == '1' and never or now + lease, string.sub(ids, i, i + 15)
+        if type(redis.pcall('zadd', permits, ends, id)) == 'table' then
+            redis.call('incrby', semaphore, count) -- nobody has them, and no lease would give them back
+            redis.call('zadd', permits, ends, id) -- refused again: the error of the script
+        end
     end
     local ends = redis.call('pttl', semaphore)
     if ends > 0 then

@@ -14,7 +14,11 @@ local taken = redis.call('zcard', permits)
 if taken == 0 then
     return 0
 end
-redis.call('del', permits)
+redis.call('zrem', permits, '') -- a write that needs no memory: a full server refuses none behind it
 local total = redis.call('incrby', semaphore, taken)
+if type(redis.pcall('del', permits)) == 'table' then
+    redis.call('decrby', semaphore, taken) -- they stay taken
+    redis.call('del', permits) -- refused again: the error of the script
+end
 tellFree(line, channel, publish, ARGV[3], ARGV[4], math.max(0, total), total, total - taken)
 return 1

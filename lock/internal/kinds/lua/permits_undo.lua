@@ -12,13 +12,23 @@ local ids, publish, last = ARGV[2], ARGV[3], tonumber(ARGV[5])
 -- all_undo.lua
 -- all_line.lua
 -- all_number.lua
-local returned = 0
+local returned, taken = 0, {}
 for i = 1, #ids, 16 do
-    returned = returned + redis.call('zrem', permits, string.sub(ids, i, i + 15))
+    local id = string.sub(ids, i, i + 15)
+    local ends = redis.call('zscore', permits, id)
+    if redis.call('zrem', permits, id) == 1 then
+        returned = returned + 1
+        table.insert(taken, ends)
+        table.insert(taken, id)
+    end
 end
 if returned == 0 then
     return 0
 end
-local total = redis.call('incrby', semaphore, returned)
+local total = redis.pcall('incrby', semaphore, returned)
+if type(total) == 'table' then
+    redis.call('zadd', permits, unpack(taken)) -- else nobody would have them, and they would never come back
+    redis.call('incrby', semaphore, returned) -- refused again: the error of the script
+end
 tellFree(line, channel, publish, ARGV[#ARGV - 1], ARGV[#ARGV], math.max(0, total), total, total - returned)
 return 1

@@ -13,14 +13,18 @@ local publish, last = ARGV[3], tonumber(ARGV[5])
 -- all_line.lua
 -- all_number.lua
 local taken = redis.call('get', latch)
-local left = taken == '0' and redis.call('pttl', latch) or 1
-local life = math.max(left, last - now)
+local left = redis.call('pttl', latch)
+local life = math.max(taken == '0' and left or 1, last - now)
 -- A write that needs no memory: a full server refuses none behind it.
 redis.call('pexpire', latch, life)
 redis.call('set', latch, 0, 'px', life)
 if not taken or taken == '0' or not value then
     return 0
 end
-local total = redis.call('incrby', semaphore, taken)
+local total = redis.pcall('incrby', semaphore, taken)
+if type(total) == 'table' then
+    redis.call('set', latch, taken, 'px', math.max(life, left)) -- for the repeat of this undo
+    redis.call('incrby', semaphore, taken) -- refused again: the error of the script
+end
 tellFree(line, channel, publish, ARGV[#ARGV - 1], ARGV[#ARGV], math.max(0, total), total, total - taken)
 return 1
