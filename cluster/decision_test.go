@@ -33,7 +33,7 @@ var (
 	refusedAt  = dialError(syscall.ECONNREFUSED)
 	refusedBy  = conn.CheckBatch([]resp.Command{resp.Cmd("BLPOP", "k", 0)}) // by package conn
 	overdue    = &conn.Error{Op: "GET", Err: context.DeadlineExceeded}      // the context has ended
-	wrapped    = fmt.Errorf("conn: transaction discarded: SET: %w (%w)", resp.Error("MOVED 1 a:2"), resp.Error("EXECABORT x"))
+	errWrapped = fmt.Errorf("conn: transaction discarded: SET: %w (%w)", resp.Error("MOVED 1 a:2"), resp.Error("EXECABORT x"))
 )
 
 // meanings are the failures of the first attempt of a call: what the call does then, and what the
@@ -53,7 +53,7 @@ var meanings = []struct {
 	{"C07", resp.Error("MOVED 3999 127.0.0.1:7001"), "follow 10.0.0.9:7001", "moved, refresh"},
 	{"C16", resp.Error("MOVED 3999 10.0.0.9:7000"), "redial", "changed, refresh"},
 	{"C16 by an empty host", resp.Error("MOVED 3999 :7000"), "redial", "changed, refresh"},
-	{"in a transaction", wrapped, "follow a:2", "moved, refresh"},
+	{"in a transaction", errWrapped, "follow a:2", "moved, refresh"},
 	{"C17 nothing", resp.Error("MOVED"), "stop", ""},
 	{"C17 no address", resp.Error("MOVED x"), "stop", ""},
 	{"C17 no slot", resp.Error("MOVED 99999 a:1"), "stop", ""},
@@ -167,7 +167,7 @@ var (
 	loading        = resp.Error("LOADING x")
 	wrongType      = resp.Error("WRONGTYPE x")
 	left           = &conn.Error{Op: "GET", Err: cluster.ErrLeft}
-	over, why      = context.DeadlineExceeded, errors.New("why")
+	over, errEnd   = context.DeadlineExceeded, errors.New("why")
 )
 
 // circumstances are later attempts, and attempts whose caller, context or Cluster has a say in the
@@ -222,14 +222,14 @@ var circumstances = []struct {
 	{"NoTryAgain: LOADING", attempt{Err: loading, NoTryAgain: true}, "again, pause", "refresh", ""},
 
 	// The context has ended: the error contains its reason and the last failure that says more. The node is not to blame.
-	{"ended: LOADING", attempt{Err: loading, CtxErr: over, CtxEnd: why}, "stop", "refresh", "conn: GET: not sent: why; last attempt: LOADING x"},
-	{"ended: MOVED", attempt{Err: movedToB, CtxErr: over, CtxEnd: why}, "stop", "moved, refresh", "conn: GET: not sent: why; last attempt: MOVED 1 b:1"},
-	{"ended: lost before", attempt{Err: lostBefore, CtxErr: over, CtxEnd: why}, "stop", "refresh",
+	{"ended: LOADING", attempt{Err: loading, CtxErr: over, CtxEnd: errEnd}, "stop", "refresh", "conn: GET: not sent: why; last attempt: LOADING x"},
+	{"ended: MOVED", attempt{Err: movedToB, CtxErr: over, CtxEnd: errEnd}, "stop", "moved, refresh", "conn: GET: not sent: why; last attempt: MOVED 1 b:1"},
+	{"ended: lost before", attempt{Err: lostBefore, CtxErr: over, CtxEnd: errEnd}, "stop", "refresh",
 		"conn: GET: not sent: why; last attempt: conn: GET: not sent: EOF"},
-	{"ended: lost after", attempt{Err: lostAfter, CtxErr: over, CtxEnd: why}, "stop", "refresh", lostAfter.Error()},
-	{"ended: WRONGTYPE", attempt{Err: wrongType, CtxErr: over, CtxEnd: why}, "stop", "", "WRONGTYPE x"},
-	{"ended while waiting", attempt{Err: overdue, CtxErr: over, CtxEnd: why}, "stop", "refresh", overdue.Error()},
-	{"ended while waiting, after LOADING", attempt{Err: overdue, Failures: 1, Earlier: loading, CtxErr: over, CtxEnd: why}, "stop", "refresh",
+	{"ended: lost after", attempt{Err: lostAfter, CtxErr: over, CtxEnd: errEnd}, "stop", "refresh", lostAfter.Error()},
+	{"ended: WRONGTYPE", attempt{Err: wrongType, CtxErr: over, CtxEnd: errEnd}, "stop", "", "WRONGTYPE x"},
+	{"ended while waiting", attempt{Err: overdue, CtxErr: over, CtxEnd: errEnd}, "stop", "refresh", overdue.Error()},
+	{"ended while waiting, after LOADING", attempt{Err: overdue, Failures: 1, Earlier: loading, CtxErr: over, CtxEnd: errEnd}, "stop", "refresh",
 		"conn: GET: not sent: why; last attempt: LOADING x"},
 
 	// The Cluster is closed.
