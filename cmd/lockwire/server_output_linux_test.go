@@ -32,6 +32,6 @@ func TestServerOutput(t *testing.T) {
 	holder.release()
 	holder.end().check(t, 0)
 	do(t, s.URL(), "run", "job", "--lease", "5", "--", "true").check(t, codeUsage, "", "!with its unit, such as 5s")
-	do(t, s.URL(), "run", "job", "--permits", "x", "--", "true").check(t, codeUsage, "", "!parse error")
+	do(t, s.URL(), "run", "job", "--permits", "x", "--", "true").check(t, codeUsage, "", "!not a number of 1 or more")
 	do(t, s.URL(), "-o", "json", "status", "job").check(t, codeUsage, "", "!the command comes first, and -o behind it")
 }
