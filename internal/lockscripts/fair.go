@@ -21,8 +21,6 @@ const (
 	fairSpare = 60_000
 	// fairFew is the number of waiters examined at each grant, and at each leave.
 	fairFew = 32
-	// fairUncalled is the ms within which all waiters ask again.
-	fairUncalled = 10_000
 )
 
 func newFairModel(c *fakeredis.Call) *fairModel {
@@ -147,7 +145,7 @@ func modelFairAcquire(c *fakeredis.Call) any {
 		}
 		c.Do("HINCRBY", m.lock, owner, "1")
 		c.Do("PEXPIRE", m.lock, c.Args[0])
-		if lease <= fairUncalled {
+		if lease <= uncalled {
 			m.tellHead(arg(c, 7), arg(c, 6) != "0")
 		}
 		return nil
@@ -329,7 +327,7 @@ func (m *fairModel) leave(owner, publish string, wait int64, taken bool) {
 		m.Do("LREM", m.queue, end, owner)
 	}
 	first := len(line) > 0 && line[0] == owner
-	if left := m.Int("PTTL", m.lock); (taken || first) && left != -1 && left <= fairUncalled {
+	if left := m.Int("PTTL", m.lock); (taken || first) && left != -1 && left <= uncalled {
 		m.tellHead(publish, arg(m.Call, 8) == "1")
 	}
 	if first {

@@ -70,15 +70,15 @@ var allowances = map[string]map[string]string{
 	},
 	"Permit semaphore, give": {
 		"redis.call('zadd', permits, unpack(taken)) -- else nobody would have them, and they would never come back": withoutRight,
-		"redis.call('incrby', semaphore, #ids / 16) -- refused again: the error of the script":                      withoutRight,
+		"redis.call('incrby', semaphore, #taken / 2) -- refused again: the error of the script":                     withoutRight,
 	},
 	"Permit semaphore, release": {
 		"redis.call('zadd', permits, unpack(taken)) -- else nobody would have them, and they would never come back": withoutRight,
-		"redis.call('incrby', semaphore, returned) -- refused again: the error of the script":                       withoutRight,
+		"redis.call('incrby', semaphore, #taken / 2) -- refused again: the error of the script":                     withoutRight,
 	},
 	"Permit semaphore, undo": {
 		"redis.call('zadd', permits, unpack(taken)) -- else nobody would have them, and they would never come back": withoutRight,
-		"redis.call('incrby', semaphore, returned) -- refused again: the error of the script":                       withoutRight,
+		"redis.call('incrby', semaphore, #taken / 2) -- refused again: the error of the script":                     withoutRight,
 	},
 	"Semaphore, acquire": {
 		"redis.call('set', latch, 0, 'px', 2 * within) -- or else an undo would give back what was not taken": withoutRight,

@@ -11,25 +11,20 @@ local lifetime, publish, ids, last = tonumber(ARGV[1]), ARGV[2], ARGV[3], tonumb
 -- all_change.lua
 -- all_line.lua
 -- all_number.lua
-local taken = {}
+-- permits_return.lua
+local leases = {}
 for i = 1, #ids, 16 do
-    local id = string.sub(ids, i, i + 15)
-    local ends = redis.call('zscore', permits, id)
+    local ends = redis.call('zscore', permits, string.sub(ids, i, i + 15))
     if not ends or tonumber(ends) <= now then
         return 0 -- and so to a repeat: nobody takes a permit by the same id again
     end
-    table.insert(taken, ends)
-    table.insert(taken, id)
+    leases[i] = ends
 end
 -- First what frees memory: a server that has run out of it refuses all else, but not after a script's first write.
 for i = 1, #ids, 16 do
-    redis.call('zrem', permits, string.sub(ids, i, i + 15))
+    remove(string.sub(ids, i, i + 15), leases[i])
 end
-local total = redis.pcall('incrby', semaphore, #ids / 16)
-if type(total) == 'table' then
-    redis.call('zadd', permits, unpack(taken)) -- else nobody would have them, and they would never come back
-    redis.call('incrby', semaphore, #ids / 16) -- refused again: the error of the script
-end
+local total = restock()
 -- Redisson tells of one permit how many are free now, and of several how many came back.
 local told = #ids > 16 and #ids / 16 or math.max(0, total)
 tellFree(line, channel, publish, ARGV[5], ARGV[6], told, total, total - #ids / 16)

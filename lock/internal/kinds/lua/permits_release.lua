@@ -17,7 +17,8 @@ if not string.match(free or redis.call('get', semaphore) or '0', '^%-?%d+$') the
 end
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local held, returned, taken = true, 0, {}
+-- permits_return.lua
+local held = true
 for i = 1, #ids, 16 do
     local id = string.sub(ids, i, i + 15)
     local ends = redis.call('zscore', permits, id)
@@ -25,17 +26,10 @@ for i = 1, #ids, 16 do
         held = false
     end
     -- First what frees memory: a server that has run out of it refuses all else, but not after a script's first write.
-    if redis.call('zrem', permits, id) == 1 then
-        returned = returned + 1
-        table.insert(taken, ends)
-        table.insert(taken, id)
-    end
+    remove(id, ends)
 end
-local available = returned > 0 and redis.pcall('incrby', semaphore, returned)
-if type(available) == 'table' then
-    redis.call('zadd', permits, unpack(taken)) -- else nobody would have them, and they would never come back
-    redis.call('incrby', semaphore, returned) -- refused again: the error of the script
-end
+local returned = #taken / 2
+local available = returned > 0 and restock()
 local before, result = available and available - returned, held and 1 or nil
 if held then
     redis.call('set', latch, '1', 'px', lifetime)

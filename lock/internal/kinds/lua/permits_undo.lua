@@ -12,23 +12,14 @@ local ids, publish, last = ARGV[2], ARGV[3], tonumber(ARGV[5])
 -- all_undo.lua
 -- all_line.lua
 -- all_number.lua
-local returned, taken = 0, {}
+-- permits_return.lua
 for i = 1, #ids, 16 do
     local id = string.sub(ids, i, i + 15)
-    local ends = redis.call('zscore', permits, id)
-    if redis.call('zrem', permits, id) == 1 then
-        returned = returned + 1
-        table.insert(taken, ends)
-        table.insert(taken, id)
-    end
+    remove(id, redis.call('zscore', permits, id))
 end
-if returned == 0 then
+if not taken[1] then
     return 0
 end
-local total = redis.pcall('incrby', semaphore, returned)
-if type(total) == 'table' then
-    redis.call('zadd', permits, unpack(taken)) -- else nobody would have them, and they would never come back
-    redis.call('incrby', semaphore, returned) -- refused again: the error of the script
-end
-tellFree(line, channel, publish, ARGV[#ARGV - 1], ARGV[#ARGV], math.max(0, total), total, total - returned)
+local total = restock()
+tellFree(line, channel, publish, ARGV[#ARGV - 1], ARGV[#ARGV], math.max(0, total), total, total - #taken / 2)
 return 1
