@@ -134,6 +134,7 @@ func TestPermitsWithoutRights(t *testing.T) {
 			_ = lease.Unlock(w.t.Context())
 		}
 	}
+	pairs := map[string]string{"acquire": "zadd incrby", "force": "del decrby"} // what is taken back needs no right of its own
 	for what, request := range map[string]func(w *world, c *lock.Client, taken *lock.Lease){
 		"acquire": func(w *world, c *lock.Client, _ *lock.Lease) { acquire(w, c) },
 		"undo": func(w *world, c *lock.Client, _ *lock.Lease) {
@@ -159,7 +160,11 @@ func TestPermitsWithoutRights(t *testing.T) {
 			acquire(w, c)
 		},
 	} {
-		for _, right := range strings.Fields("decrby del incrby pexpire pttl set zadd zcard zcount zrange zrem zremrangebyscore zscore") {
+		rights := strings.Fields("decrby del incrby pexpire pttl set zadd zcard zcount zrange zrem zremrangebyscore zscore")
+		if pair := pairs[what]; pair != "" {
+			rights = append(rights, pair)
+		}
+		for _, right := range rights {
 			inVirtualTime(t, func(t *testing.T, w *world) {
 				c, other := w.client(lock.Config{}), w.client(lock.Config{})
 				_, _ = c.Semaphore("sem").TrySetPermits(t.Context(), 5)
@@ -168,7 +173,7 @@ func TestPermitsWithoutRights(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				w.srv.Deny(right)
+				w.srv.Deny(strings.Fields(right)...)
 				request(w, other, taken)
 				w.srv.Deny()
 				w.sleep(2 * time.Minute)
@@ -182,6 +187,32 @@ func TestPermitsWithoutRights(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A waiter for permits whose request lost a right halfway, and then its answer, gets them once the right is there.
+func TestWaiterWithoutTheAnswerOfAPart(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		_, _ = c.Semaphore("sem").TrySetPermits(t.Context(), 5)
+		w.srv.Deny("decrby")
+		lost := false
+		w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+			if lost || !isAcquire(cmd) {
+				return fakeredis.Run()
+			}
+			lost = true
+			time.AfterFunc(2*time.Millisecond, func() { w.srv.Deny() })
+			return fakeredis.RunThenClose()
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := c.Semaphore("sem").Acquire(ctx, 2); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := c.Semaphore("sem").Available(t.Context()); n != 3 || err != nil {
+			t.Errorf("Available() = %d, %v, want 3", n, err)
+		}
+	})
 }
 
 // A release of an inner hold of which a part has run is repeated, and leaves the outer hold.

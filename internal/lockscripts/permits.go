@@ -74,7 +74,7 @@ func modelPermitsAcquire(c *fakeredis.Call) any {
 	}
 	for _, id := range ids {
 		if _, refused := c.TryDo("ZADD", set, end, id).(fakeredis.Err); refused {
-			c.Do("INCRBY", key, text(count))
+			c.Do("DECRBY", key, text(-count))
 			c.Do("ZADD", set, end, id)
 		}
 	}
@@ -236,7 +236,7 @@ func modelPermitsForce(c *fakeredis.Call) any {
 	c.Do("ZREM", c.Keys[2], "")
 	total := c.Int("INCRBY", c.Keys[0], text(taken))
 	if _, refused := c.TryDo("DEL", c.Keys[2]).(fakeredis.Err); refused {
-		c.Do("DECRBY", c.Keys[0], text(taken))
+		c.Do("INCRBY", c.Keys[0], text(-taken))
 		c.Do("DEL", c.Keys[2])
 	}
 	tellPermits(c, lineKey(c, 3), c.Args[0], 2, total, total, total-taken)

@@ -104,7 +104,7 @@ func modelSemaphoreAcquire(c *fakeredis.Call) any {
 	}
 	c.Do("SET", latch, c.Args[2], "PX", strconv.FormatInt(2*number(c.Args[0]), 10))
 	if _, refused := c.TryDo("DECRBY", key, c.Args[2]).(fakeredis.Err); refused {
-		c.Do("SET", latch, "0", "PX", strconv.FormatInt(2*number(c.Args[0]), 10))
+		c.Do("SET", latch, "0", "PX", "1")
 		c.Do("DECRBY", key, c.Args[2])
 	}
 	a.granted(c, free-permits, lined)

@@ -61,12 +61,12 @@ var allowances = map[string]map[string]string{
 	"Permit semaphore, acquire": {
 		"for i = 1, ended do redis.call('zadd', permits, now, string.sub(ids, 1, 16) .. i) end -- for the next acquire to count": withoutRight,
 		"redis.call('incrby', semaphore, ended) -- refused again: the error of the script":                                       withoutRight,
-		"redis.call('incrby', semaphore, count) -- nobody has them, and no lease would give them back":                           withoutRight,
+		"redis.call('decrby', semaphore, -count) -- nobody has them, and no lease would give them back; this right is there":     withoutRight,
 		"redis.call('zadd', permits, ends, id) -- refused again: the error of the script":                                        withoutRight,
 	},
 	"Permit semaphore, force": {
-		"redis.call('decrby', semaphore, taken) -- they stay taken":            withoutRight,
-		"redis.call('del', permits) -- refused again: the error of the script": withoutRight,
+		"redis.call('incrby', semaphore, -taken) -- they stay taken; this right is there": withoutRight,
+		"redis.call('del', permits) -- refused again: the error of the script":            withoutRight,
 	},
 	"Permit semaphore, give": {
 		"redis.call('zadd', permits, unpack(taken)) -- else nobody would have them, and they would never come back": withoutRight,
@@ -81,8 +81,8 @@ var allowances = map[string]map[string]string{
 		"redis.call('incrby', semaphore, #taken / 2) -- refused again: the error of the script":                     withoutRight,
 	},
 	"Semaphore, acquire": {
-		"redis.call('set', latch, 0, 'px', 2 * within) -- or else an undo would give back what was not taken": withoutRight,
-		"redis.call('decrby', semaphore, permits) -- refused again: the error of the script":                  withoutRight,
+		"redis.call('set', latch, 0, 'px', 1) -- or else an undo would give back what was not taken": withoutRight,
+		"redis.call('decrby', semaphore, permits) -- refused again: the error of the script":         withoutRight,
 	},
 	"Semaphore, undo": {
 		"redis.call('set', latch, taken, 'px', math.max(life, left)) -- for the repeat of this undo": withoutRight,

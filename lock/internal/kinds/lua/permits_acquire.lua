@@ -43,7 +43,7 @@ local function take()
     for i = 1, #ids, 16 do
         local ends, id = forever == '1' and never or now + lease, string.sub(ids, i, i + 15)
         if type(redis.pcall('zadd', permits, ends, id)) == 'table' then
-            redis.call('incrby', semaphore, count) -- nobody has them, and no lease would give them back
+            redis.call('decrby', semaphore, -count) -- nobody has them, and no lease would give them back; this right is there
             redis.call('zadd', permits, ends, id) -- refused again: the error of the script
         end
     end

@@ -17,7 +17,7 @@ end
 redis.call('zrem', permits, '') -- a write that needs no memory: a full server refuses none behind it
 local total = redis.call('incrby', semaphore, taken)
 if type(redis.pcall('del', permits)) == 'table' then
-    redis.call('decrby', semaphore, taken) -- they stay taken
+    redis.call('incrby', semaphore, -taken) -- they stay taken; this right is there
     redis.call('del', permits) -- refused again: the error of the script
 end
 tellFree(line, channel, publish, ARGV[3], ARGV[4], math.max(0, total), total, total - taken)

@@ -31,7 +31,7 @@ local free = tonumber(value or 0)
 local function take()
     redis.call('set', latch, permits, 'px', 2 * within) -- first, so that a user who may not set it takes nothing
     if type(redis.pcall('decrby', semaphore, permits)) == 'table' then
-        redis.call('set', latch, 0, 'px', 2 * within) -- or else an undo would give back what was not taken
+        redis.call('set', latch, 0, 'px', 1) -- or else an undo would give back what was not taken
         redis.call('decrby', semaphore, permits) -- refused again: the error of the script
     end
 end
