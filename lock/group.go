@@ -239,14 +239,16 @@ func (g *group) unlock(ctx context.Context) error {
 	l := g.whole
 	l.releasing.Lock()
 	defer l.releasing.Unlock()
-	if l.settled {
-		return l.outcome
+	if outcome, ok := l.course.Settled(); ok {
+		return outcome
 	}
 	l.Err() // notices an expired lease
 	lost, _ := l.markReleased()
 	parts := g.members()
 	settled, awaited, outcome := g.combine(parts, unlockAll(ctx, parts), lost != nil)
-	l.settled, l.outcome = settled, outcome
+	if settled {
+		l.course.Settle(outcome)
+	}
 	g.finish(awaited)
 	return outcome
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/internal/netfail"
+	"github.com/lockwire/lockwire/lock/internal/course"
 	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/resp"
 )
@@ -98,7 +99,7 @@ func (w *waiter) inherit() (granted bool) {
 // otherwise.
 func (l *Lease) claimNext(suits func(next *request) bool) *waiter {
 	c := l.client
-	if !l.target.kind.passesOn() || l.state != nil || l.unanswered || l.whole.Load() != nil || l.keepFor() > 0 {
+	if !l.target.kind.passesOn() || l.state != nil || l.course.MayRun() || l.whole.Load() != nil || l.keepFor() > 0 {
 		return nil
 	}
 	c.table.mu.Lock()
@@ -125,8 +126,8 @@ func (l *Lease) claimNext(suits func(next *request) bool) *waiter {
 func (l *Lease) handOver(ctx context.Context, to *waiter) (resp.Value, error) {
 	c, t, next := l.client, l.target, &to.request
 	p := &handedOver{grant: grant{start: c.now(), count: 1, series: l.series.Next()}, latch: newLatch(t), lastMoment: c.clocks.LastMoment(t.name)}
-	args := append(next.args(next.lease.Milliseconds(), l.owner, next.owner, latchLife.Milliseconds()), p.lastMoment)
-	v, err := t.kind.HandOver.Run(ctx, c.server, append(t.appendHandOverKeys(make([]string, 0, maxKeys)), l.latch, p.latch), args...)
+	args := append(next.args(next.lease.Milliseconds(), l.owner, next.owner, course.LatchLife.Milliseconds()), p.lastMoment)
+	v, err := t.kind.HandOver.Run(ctx, c.server, append(t.appendHandOverKeys(make([]string, 0, maxKeys)), l.course.Latch, p.latch), args...)
 	switch {
 	case err != nil:
 		p.unknown = remote.Uncertain(err)

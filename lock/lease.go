@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockwire/lockwire/lock/internal/cleanup"
 	"github.com/lockwire/lockwire/lock/internal/clock"
+	"github.com/lockwire/lockwire/lock/internal/course"
 	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/lock/internal/turns"
 	"github.com/lockwire/lockwire/lock/internal/watchdog"
@@ -39,8 +40,11 @@ type Lease struct {
 
 	record watchdog.Record[*Lease] // guarded by the watchdog's mu
 
-	releasing sync.Mutex // held by the running Unlock; guards the following
-	releaseState
+	releasing sync.Mutex    // held by the running Unlock; guards repeats and, while repeats is nil, the following
+	repeats   *cleanup.Job  // the release, while it is repeated in the background, and is not settled
+	course    course.Course // of the release
+	place     any           // a place in the server's line for the release to leave; nil for none
+	awaited   bool          // of a part: when it was released, other clients were waiting
 
 	mu sync.Mutex // guards the following
 	leaseState
@@ -59,20 +63,6 @@ type leaseState struct {
 	lost       *LostError
 	failure    error         // of the last renewal
 	renewal    chan struct{} // closed when the renewal under way has ended; nil without a renewal under way
-}
-
-// releaseState is the course of a release: a relay or, with a latch, requests until one of them has an answer.
-type releaseState struct {
-	latch           string        // latch key of the release, the same in every repeat; "" before the first request
-	place           any           // a place in the server's line for the release to leave; nil for none
-	repeats         *cleanup.Job  // the release, while it is repeated in the background
-	unansweredSince clock.Instant // the time before the first request without an answer
-	unanswered      bool          // a release request had no answer and may still reach the server
-	maybeNoLatch    bool          // a release request may have run without leaving a latch
-	leftTally       bool          // the tally does not count the hold any more, but the server may
-	settled         bool          // outcome is final
-	awaited         bool          // of a part: when it was released, other clients were waiting
-	outcome         error
 }
 
 // now returns the present state of the lease.
@@ -112,6 +102,7 @@ func newLease(r *request, g grant) *Lease {
 	l := &Lease{client: r.client, target: r.target, owner: r.owner, state: r.state, renewed: r.renewed, token: g.token}
 	l.term, l.start = r.lease, g.start
 	l.limits, l.standby = r.limits, r.standby
+	l.course.Owned, l.course.Reused = r.state != nil, r.state != nil && !r.state.singleUse
 	if l.series = g.series; l.series.Length == 0 {
 		l.series.Since = g.start.Time
 	}

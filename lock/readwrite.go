@@ -145,7 +145,7 @@ func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 	if l.Err() == ErrReleased && h.ended.CompareAndSwap(false, true) {
 		ctx, release := h.beginRelease(ctx, begin, l)
 		l.releasing.Lock()
-		outcome := l.outcome
+		outcome, _ := l.course.Settled()
 		l.releasing.Unlock()
 		release.end(ctx, ReleaseEnd{Err: outcome, Lost: h.lost.Load()})
 	}

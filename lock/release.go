@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/lock/internal/bounds"
+	"github.com/lockwire/lockwire/lock/internal/cleanup"
+	"github.com/lockwire/lockwire/lock/internal/course"
 	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/resp"
@@ -54,8 +56,10 @@ func (l *Lease) unlock(ctx context.Context, task bool) error {
 	}
 	l.releasing.Lock()
 	defer l.releasing.Unlock()
-	if l.settled {
-		return l.outcome
+	if l.repeats == nil {
+		if outcome, ok := l.course.Settled(); ok {
+			return outcome
+		}
 	}
 	lost, left := l.markReleased()
 	if lost == nil {
@@ -72,15 +76,12 @@ func (l *Lease) unlock(ctx context.Context, task bool) error {
 	if l.repeats != nil {
 		return l.awaitRepeats(ctx)
 	}
-	if l.latch == "" && l.relay() {
+	if l.course.State() == course.Unsent && l.relay() {
 		return l.settle(nil)
 	}
 	l.awaitRenewal(ctx)
 	if lost != nil && (lost.Reason == Taken || lost.Reason == Forced) && !l.target.kind.divisible {
 		return l.settle(l.notHeld())
-	}
-	if l.latch == "" {
-		l.latch = l.firstLatch()
 	}
 	return l.release(ctx)
 }
@@ -105,20 +106,18 @@ func (l *Lease) markReleased() (*LostError, time.Duration) {
 // awaitRenewal waits for a renewal under way. The watchdog starts no further renewal of a removed lease.
 func (l *Lease) awaitRenewal(ctx context.Context) {
 	l.client.watchdog.Remove(l)
-	renewal := l.now().renewal
-	if renewal == nil {
-		return
-	}
-	select {
-	case <-renewal:
-	case <-ctx.Done():
+	if renewal := l.now().renewal; renewal != nil {
+		select {
+		case <-renewal:
+		case <-ctx.Done():
+		}
 	}
 }
 
 // errDoubted is the cause of a release left to the background without a request.
 var errDoubted = errors.New("an earlier request has no answer")
 
-// release runs the release script, and a second time if the first request had no answer.
+// release asks the server, and once more if it has no answer. The rest is left to the background.
 func (l *Lease) release(ctx context.Context) error {
 	turn, err := l.state.take(ctx, l.target.name, nil, nil) // also after Close
 	if err != nil {
@@ -128,33 +127,22 @@ func (l *Lease) release(ctx context.Context) error {
 		turn.give()
 		return l.settle(l.notHeld())
 	}
-	if l.mayReleaseTwice() { // an earlier Unlock has had no answer, and its repeats have been given up
-		if err := l.repeat(turn, errDoubted); l.repeats == nil {
-			return err
+	cause := errDoubted // an earlier Unlock has had no answer, and its repeats have been given up
+	for again := true; !l.ask(); again = false {
+		step, result := l.answered(l.giveBack(ctx))
+		if step.Settles() {
+			l.client.table.forget(l) // within the turn: a listed lease of a group counts as a hold
+			turn.give()
+			return l.settle(result)
 		}
-		return l.awaitRepeats(ctx)
-	}
-	sent := l.client.now()
-	v, err := l.giveBack(ctx)
-	if l.unsure(sent, err) && ctx.Err() == nil && !l.mayReleaseTwice() {
-		v, err = l.runRelease(ctx)
-		l.unsure(sent, err)
-	}
-	var outcome error
-	switch {
-	case err == nil:
-		if outcome, err = l.answered(v); err != nil {
-			l.noteUnsure(sent, false)
+		if cause = result; step == course.RepeatLater || !again || ctx.Err() != nil {
+			break
 		}
-	case remote.Hopeless(err) && (turn == nil || !l.unanswered || l.state.singleUse):
-		outcome, err = l.client.about(l.target.name, refusedWork(err)), nil
 	}
-	if err != nil {
-		return l.repeat(turn, err)
+	if err = l.repeat(turn, cause); cause != errDoubted || l.repeats == nil {
+		return err
 	}
-	l.client.table.forget(l) // within the turn: a listed lease of a group counts as a hold
-	turn.give()
-	return l.settle(outcome)
+	return l.awaitRepeats(ctx)
 }
 
 // giveBack hands the lock over, or releases the lock.
@@ -170,23 +158,49 @@ func (l *Lease) giveBack(ctx context.Context) (resp.Value, error) {
 	return l.runRelease(ctx)
 }
 
-// answered records the server's reply to the release and returns the result for the holder, or an error for an
-// unexpected reply.
-func (l *Lease) answered(v resp.Value) (outcome, err error) {
-	count, err := v.Int()
-	switch {
-	case v.IsNull() && l.unanswered && (l.maybeNoLatch || l.latchMayBeGone()):
-		outcome = l.releasedLate()
-	case v.IsNull(), l.lostToAnother():
-		outcome = l.notHeld()
-	case v.Kind() != resp.Integer || err != nil || !l.validReply(count):
-		return nil, fmt.Errorf("lock: unexpected reply to release, of kind %v", v.Kind())
-	default:
-		l.confirmed(count)
+// ask begins a request, and reports whether it must be an undo.
+func (l *Lease) ask() (undo bool) {
+	if l.course.Latch == "" && l.single() {
+		l.course.Latch = l.client.cleanup.SpareLatch(l.target.name)
 	}
-	l.finishLatch(outcome == nil)
-	l.recordEnd(outcome == nil && count == 0)
-	return outcome, nil
+	if l.course.Latch == "" {
+		l.course.Latch = newLatch(l.target)
+	}
+	return l.course.Ask(l.client.now())
+}
+
+// answered takes the reply to the request, or its error. It returns what follows, with the outcome of a settled release or the reason to repeat.
+func (l *Lease) answered(v resp.Value, err error) (course.Step, error) {
+	count, bad := v.Int()
+	alone := course.Released
+	switch {
+	case v.IsNull():
+		alone = course.NotHeld
+	case l.lostToAnother():
+		alone = course.Lost
+	case bad != nil || v.Kind() != resp.Integer || !l.validReply(count):
+		alone = course.RepeatLater
+	}
+	step := l.course.Next(alone, err, l.client.now())
+	switch step {
+	case course.RepeatLater, course.RepeatNow:
+		if err == nil && step == course.RepeatLater {
+			err = fmt.Errorf("lock: unexpected reply to release, of kind %v", v.Kind())
+		}
+		return step, err
+	case course.Refused:
+		return step, l.client.about(l.target.name, refusedWork(err))
+	case course.Released:
+		l.confirmed(count)
+	case course.NotHeld, course.Lost:
+		err = l.notHeld()
+	case course.Uncertain, course.Undone:
+		l.client.counters.released.Add(1)
+		err = l.unconfirmed(errors.New("it is released now, and may have been lost before"))
+	}
+	l.finishLatch(step == course.Released)
+	l.recordEnd(step == course.Undone || step == course.Released && count == 0)
+	return step, err
 }
 
 // confirmed records a release confirmed by the reply count.
@@ -196,9 +210,11 @@ func (l *Lease) confirmed(count int64) {
 		l.awaited = l.whole.Load() != nil && c.table.awaited(l.target, waiting(count))
 	}
 	if l.limits.atLeast == 0 {
-		l.place = nil // the server has ended it
+		l.place = nil                                     // the server has ended it
+		if c.remote.Failover != nil && !l.course.Reused { // a replica that takes over may not know of the release
+			c.cleanup.Keep(&undone{l.asAcquire(), l.serverEnd()})
+		}
 	}
-	l.keepReleased()
 	if count == 0 {
 		l.target.announceShorterLease(c, time.Until(l.serverEnd()), l.leaseOfOtherHolds(), kinds.ShorterMessage)
 	}
@@ -207,26 +223,23 @@ func (l *Lease) confirmed(count int64) {
 // lostToAnother reports whether l is a lost lease of a group, and other leases of its Owner have some of the values: the server cannot tell
 // the holds of an owner apart.
 func (l *Lease) lostToAnother() bool {
-	if l.state == nil || l.target.values == "" {
-		return false
-	}
-	return l.now().lost != nil && len(l.client.table.otherLeases(l.target, l.state, l)) > 0
+	return l.state != nil && l.target.values != "" && l.now().lost != nil && len(l.client.table.otherLeases(l.target, l.state, l)) > 0
 }
 
 // validReply reports whether count is a valid reply to a release: a waiting if the lock is free, or 0 if the owner has further holds.
 func (l *Lease) validReply(count int64) bool {
 	switch waiting(count) {
-	case 0:
-		return !l.single()
+	case someoneWaits, visitorsWait:
+		return true
 	case nobodyWaits, nobodyListens:
 		return l.single()
 	}
-	return waiting(count) == someoneWaits || waiting(count) == visitorsWait
+	return count == 0 && !l.single()
 }
 
 // recordEnd takes the hold out of the tally after its end on the server. partial: the owner's other holds go on; else they have ended too.
 func (l *Lease) recordEnd(partial bool) {
-	if l.state == nil || l.target.values != "" || partial && l.leftTally {
+	if l.state == nil || l.target.values != "" || partial && l.course.State() == course.Uncounted {
 		return
 	}
 	l.own().endHold(l.target.storedKind(), !partial)
@@ -238,31 +251,15 @@ func (l *Lease) recordEnd(partial bool) {
 // mayBeHeld reports whether the server may still have the hold. If not, a new period has begun, and a release would end a later hold. The
 // caller has the owner's turn.
 func (l *Lease) mayBeHeld() bool {
-	return l.state == nil || l.leftTally || l.own().tally(l.target.storedKind()).period == l.period
-}
-
-// leaveTally takes the hold of a release without an outcome out of the tally, in the turn: with a tally larger than the server's count,
-// the next grant would end the Owner's other leases. If the server still counts the hold, it ends with the last of the others.
-func (l *Lease) leaveTally() {
-	if l.unanswered && !l.settled && !l.leftTally && l.otherHolds() > 0 && l.mayBeHeld() {
-		l.recordEnd(true)
-		l.leftTally = true
-	}
-}
-
-// releasedLate returns the outcome of a release whose earlier request may have freed the lock, or may have found it lost.
-func (l *Lease) releasedLate() error {
-	l.client.counters.released.Add(1)
-	return l.client.about(l.target.name, fmt.Errorf("%w: it is released now, and may have been lost before", ErrUncertain))
+	return l.state == nil || l.course.State() == course.Uncounted || l.own().tally(l.target.storedKind()).period == l.period
 }
 
 // notHeld returns the outcome of a release that found no hold: ErrNotHeld, with the loss if the client knows of a loss.
 func (l *Lease) notHeld() error {
-	lost := l.now().lost
-	if lost == nil {
-		return l.client.about(l.target.name, ErrNotHeld)
+	if lost := l.now().lost; lost != nil {
+		return fmt.Errorf("%w: %w", ErrNotHeld, lost) // which names the lock
 	}
-	return fmt.Errorf("%w: %w", ErrNotHeld, lost) // which names the lock
+	return l.client.about(l.target.name, ErrNotHeld)
 }
 
 // unconfirmed returns the outcome of a release that the server has not confirmed.
@@ -272,7 +269,7 @@ func (l *Lease) unconfirmed(cause error) error {
 
 // settle makes err the final result of Unlock, and forgets the hold, which the client counts as long as the server may.
 func (l *Lease) settle(err error) error {
-	l.settled, l.outcome = true, err
+	l.course.Settle(err)
 	l.client.leavePlace(l.target, l.place)
 	switch n := &l.client.counters; {
 	case err == nil:
@@ -283,4 +280,98 @@ func (l *Lease) settle(err error) error {
 	}
 	l.client.table.forget(l)
 	return err
+}
+
+// repeat leaves the release to the background. The job takes over the turn of the Owner, if the caller has it.
+func (l *Lease) repeat(turn *ownedLock, cause error) error {
+	l.warn("release not confirmed, and repeated in the background", "error", cause)
+	l.repeats = cleanup.NewJob(&repeat{lease: l}, l.serverEnd(), turn != nil)
+	if l.course.MayRun() && cause != errDoubted { // while a request may arrive, the Owner takes no further hold
+		l.repeats.NoteUnanswered()
+	}
+	if !l.client.cleanup.Add(l.repeats) {
+		l.repeats = nil
+		l.client.table.forget(l)
+		turn.give()
+	}
+	return l.unconfirmed(cause)
+}
+
+// awaitRepeats waits for the background to get an answer to the release.
+func (l *Lease) awaitRepeats(ctx context.Context) error {
+	repeats := l.repeats
+	l.releasing.Unlock()
+	defer l.releasing.Lock()
+	select {
+	case <-repeats.Done():
+		return repeats.Outcome()
+	case <-ctx.Done():
+		return l.unconfirmed(context.Cause(ctx))
+	}
+}
+
+// repeat is the work of a release in the background. It owns the course of the release meanwhile.
+type repeat struct {
+	lease   *Lease
+	settles bool // the release has an outcome, and is not given up
+}
+
+func (p *repeat) Name() string                { return p.lease.target.name }
+func (p *repeat) Rank() cleanup.Rank          { return cleanup.Release }
+func (p *repeat) Size() int                   { return p.lease.size() }
+func (p *repeat) Turn() chan struct{}         { return p.lease.own().turnChannel() }
+func (p *repeat) background() (Change, *kind) { return BackgroundRelease, p.lease.target.kind }
+
+// Needed ends the repeats if the hold has ended with its period.
+func (p *repeat) Needed() (left bool, outcome error) {
+	if p.lease.mayBeHeld() {
+		return true, nil
+	}
+	p.settles = true
+	return false, p.lease.notHeld()
+}
+
+// Call returns the release. An undo in its place sets the Owner's hold count to that of the other holds, whether an earlier request has run or not.
+func (p *repeat) Call() *remote.Call {
+	l, last := p.lease, p.lease.client.clocks.LastMoment(p.Name())
+	if !l.ask() {
+		return l.releaseCall(last)
+	}
+	a := l.asAcquire()
+	a.latch, a.lastMoment = l.course.Latch, last
+	return a.undoCall(l, l.otherHolds())
+}
+
+func (p *repeat) Answered(v resp.Value, _ bool) cleanup.Result {
+	step, result := p.lease.answered(v, nil)
+	if p.settles = step.Settles(); p.settles {
+		return cleanup.Result{Done: true, Outcome: result}
+	}
+	return cleanup.Result{Failure: result}
+}
+
+func (p *repeat) Unsure(err error) { p.lease.course.Next(0, err, p.lease.client.now()) }
+
+// Finish takes the hold of a release given up without an outcome out of the tally: with a tally larger than the server's count, the next grant
+// would end the Owner's other leases. If the server still counts the hold, it ends with the last of the others.
+func (p *repeat) Finish(outcome error) {
+	l := p.lease
+	l.releasing.Lock()
+	defer l.releasing.Unlock()
+	l.repeats = nil
+	switch {
+	case p.settles:
+		_ = l.settle(outcome)
+	case l.course.GiveUp() && l.otherHolds() > 0 && l.mayBeHeld():
+		l.recordEnd(true)
+		l.course.Uncount()
+	}
+	l.client.table.forget(l)
+}
+
+func (p *repeat) Count(g *cleanup.Abandoned) {
+	g.Releases++
+	if p.lease.target.kind.permits {
+		g.Permits += p.lease.size()
+	}
 }

@@ -5,27 +5,44 @@ import (
 	"context"
 	"time"
 
+	"github.com/lockwire/lockwire/lock/internal/course"
 	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/resp"
 	"github.com/lockwire/lockwire/script"
 )
 
+// single reports whether the release runs the script kind.Single, made for owners with exactly one hold.
+func (l *Lease) single() bool { return l.state == nil && l.target.kind.Single != nil }
+
+// finishLatch ends the use of the latch, as the outcome is known. released: a request has set the latch. Of a single release it names the owner,
+// so the next release can use it. Otherwise it is deleted or, for an Owner whose earlier request may still arrive, expires.
+func (l *Lease) finishLatch(released bool) {
+	u, name := l.client.cleanup, l.target.name
+	if l.course.NoLatch() && l.state == nil { // the script may have left the lease of a reader on another node
+		for _, key := range l.readLeases() {
+			u.DeleteLatch(name, key)
+		}
+	}
+	switch {
+	case l.single():
+		u.KeepLatch(name, l.course.Latch)
+	case released && (l.state == nil || !l.course.MayRun()):
+		u.DeleteLatch(name, l.course.Latch)
+	}
+}
+
 // runRelease sends the release, and again if the request came too late. It records who else waits for the lock.
 func (l *Lease) runRelease(ctx context.Context) (resp.Value, error) {
 	v, err := l.sendRelease(ctx)
 	if count, bad := v.Int(); err == nil && bad == nil && count > 0 {
-		l.client.table.noteElsewhere(l.target.awaitedAs(), l.client.certain(waiting(count)))
+		reply, server := waiting(count), l.client.remote
+		if reply != visitorsWait && (server.Spread != nil || server.Failover != nil) { // such a server does not know all listeners
+			reply = someoneWaits
+		}
+		l.client.table.noteElsewhere(l.target.awaitedAs(), reply)
 	}
 	return v, err
-}
-
-// certain returns the part of a release's reply that is certain: a server with replicas, or of a cluster, does not know all listeners.
-func (c *Client) certain(reply waiting) waiting {
-	if reply != visitorsWait && (c.remote.Spread != nil || c.remote.Failover != nil) {
-		return someoneWaits
-	}
-	return reply
 }
 
 // sendRelease is runRelease without the record.
@@ -38,7 +55,7 @@ func (l *Lease) sendRelease(ctx context.Context) (resp.Value, error) {
 		}
 	}
 	return l.client.scripts.RunInTime(ctx, l.target.name, func(last int64) *remote.Call {
-		if l.mayReleaseTwice() { // the machine has slept since the first request
+		if l.course.MustUndo(l.client.now()) { // the machine has slept since the first request
 			return nil
 		}
 		return l.releaseCall(last)
@@ -50,19 +67,22 @@ func (l *Lease) runSingle(ctx context.Context, way position) (resp.Value, error)
 	c, t := l.client, l.target
 	ctx = remote.Dividing(ctx)
 	publish, known := c.channels.Publishing(t.kind.silent), c.channels.ListenersKnown(t.kind.silent)
-	args := []any{l.owner, publish, known, way.place, way.stand, l.unanswered}
+	args := []any{l.owner, publish, known, way.place, way.stand, l.course.MayRun()}
 	switch usual := publish == remote.PlainPublish && known == 1; {
-	case way.stand != standsNowhere || l.unanswered:
+	case way.stand != standsNowhere || l.course.MayRun():
 	case usual: // an argument costs the server more than 1 % of a Lock and Unlock
 		args = args[:1]
 	default:
 		args = args[:3]
 	}
-	v, err := t.kind.Single.Run(ctx, c.server, t.withLine(append(t.baseKeys(), l.latch)), args...)
+	v, err := t.kind.Single.Run(ctx, c.server, t.withLine(append(t.baseKeys(), l.course.Latch)), args...)
 	if !remote.TryAgain(err) {
 		return v, err
 	}
-	l.replaceLatch()
+	if !l.course.MayRun() { // the spare latch may be on another node than the lock
+		c.cleanup.DeleteLatch(t.name, l.course.Latch)
+		l.course.Latch = newLatch(t)
+	}
 	return c.scripts.RunMigrating(ctx, c.server, l.singleCall(way), err)
 }
 
@@ -82,9 +102,9 @@ func (l *Lease) releaseCall(last int64) *remote.Call {
 func (l *Lease) keepCall(rest time.Duration, last int64) *remote.Call {
 	c, t := l.client, l.target
 	x := l.callOf(t.kind.Keep)
-	x.Keys = append(t.baseKeys(), l.latch)
+	x.Keys = append(t.baseKeys(), l.course.Latch)
 	ms := (rest-1)/time.Millisecond + 1 // rounded up, without overflow
-	x.Args = []any{int64(ms), l.owner, c.channels.Publishing(t.kind.silent), latchLife.Milliseconds(), l.unanswered, last, l.successor()}
+	x.Args = []any{int64(ms), l.owner, c.channels.Publishing(t.kind.silent), course.LatchLife.Milliseconds(), l.course.MayRun(), last, l.successor()}
 	return x
 }
 
@@ -92,7 +112,7 @@ func (l *Lease) keepCall(rest time.Duration, last int64) *remote.Call {
 func (l *Lease) singleCall(way position) *remote.Call {
 	c, k := l.client, l.target.kind
 	x := l.callOf(k.Single)
-	x.Args = []any{l.owner, c.channels.Publishing(k.silent), c.channels.ListenersKnown(k.silent), way.place, way.stand, l.unanswered}
+	x.Args = []any{l.owner, c.channels.Publishing(k.silent), c.channels.ListenersKnown(k.silent), way.place, way.stand, l.course.MayRun()}
 	return x
 }
 
@@ -101,11 +121,11 @@ func (l *Lease) countedCall(way position, last int64) *remote.Call {
 	c, t := l.client, l.target
 	x := l.callOf(t.kind.Release)
 	x.MayRunUntil, x.Holds = l.own().mayRun(), l.own().tally(t.storedKind()).count
-	if (l.state == nil || l.state.singleUse) && !l.unanswered {
+	if !l.course.Reused && !l.course.MayRun() {
 		last = 0 // none is needed: the owner never holds the lock again, and this is the first request
 	}
 	x.ForTwoNodes = l.callForTwoNodes(x)
-	x.Args = []any{t.keptByOwner(c, l.state, l), l.owner, c.channels.Publishing(t.kind.silent), latchLife.Milliseconds(), l.unanswered && l.state != nil, last}
+	x.Args = []any{t.keptByOwner(c, l.state, l), l.owner, c.channels.Publishing(t.kind.silent), course.LatchLife.Milliseconds(), l.course.MayRun() && l.state != nil, last}
 	if x.Args = t.lineArgs(c, x.Args); t.line != "" {
 		x.Args = append(x.Args, way.place, way.stand)
 	}
@@ -115,8 +135,8 @@ func (l *Lease) countedCall(way position, last int64) *remote.Call {
 // callOf returns a call of a script that releases l, without arguments.
 func (l *Lease) callOf(release *script.Script) *remote.Call {
 	t := l.target
-	return &remote.Call{Script: release, Lock: t.remote(), Keys: l.own().keys(t, l.owner, l.latch), OnSource: true, MayFree: true,
-		RanApart: &l.maybeNoLatch, Owner: l.owner}
+	return &remote.Call{Script: release, Lock: t.remote(), Keys: l.own().keys(t, l.owner, l.course.Latch), OnSource: true, MayFree: true,
+		RanApart: &l.course.RanApart, Owner: l.owner}
 }
 
 func (l *Lease) leaseOfOtherHolds() int64 {
@@ -159,21 +179,13 @@ func (l *Lease) extendOtherReads(ctx context.Context) bool {
 	return alive
 }
 
-// releaseAsUndoCall replaces a repeat that could release a second hold. As an undo it sets the Owner's hold count to that of the other
-// holds, whether an earlier request has run or not.
-func (l *Lease) releaseAsUndoCall() *remote.Call {
-	a := l.asAcquire()
-	a.latch, a.lastMoment = l.latch, l.client.clocks.LastMoment(l.target.name)
-	return a.undoCall(l, l.otherHolds())
-}
-
 // otherHolds returns the number of holds in the tally without the hold of l; 0 if no other lease is alive.
 func (l *Lease) otherHolds() int64 {
 	if l.leaseOfOtherHolds() == 0 {
 		return 0
 	}
 	count := l.own().tally(l.target.storedKind()).count
-	if l.leftTally {
+	if l.course.State() == course.Uncounted {
 		return count
 	}
 	return count - 1

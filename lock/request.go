@@ -206,10 +206,6 @@ func (r *request) endUnsure() {
 	}
 }
 
-// latchLife is the time for which the server keeps the outcome of a release, for its repeats; in Redisson 16 to 20 s. The number is
-// in reentrant_single.lua, too.
-const latchLife = 20 * time.Second
-
 // newLatch returns a new latch for a request about t. As in Redisson, its end is the id of the request: 16 random bytes in hexadecimal.
 func newLatch(t *target) string {
 	var id [16]byte // guessing an id gains nothing, so math/rand is enough

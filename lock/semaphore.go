@@ -416,7 +416,7 @@ func (a *changeAgain) Answered(resp.Value, bool) cleanup.Result {
 func (x *change) Name() string                { return x.target.name }
 func (x *change) Rank() cleanup.Rank          { return cleanup.Change }
 func (x *change) background() (Change, *kind) { return BackgroundChange, x.target.kind }
-func (x *change) Unsure(bool)                 { x.unsure = true }
+func (x *change) Unsure(error)                { x.unsure = true }
 func (x *change) Call() *remote.Call          { return x.call(x.client.clocks.LastMoment(x.target.name)) }
 
 // Needed ends a change if the server may no longer recognize a repeat, including time asleep.

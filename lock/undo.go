@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/lock/internal/cleanup"
 	"github.com/lockwire/lockwire/lock/internal/clock"
 	"github.com/lockwire/lockwire/lock/internal/kinds"
@@ -85,8 +86,8 @@ func (u *undo) Size() int {
 
 // Unsure gives an undo of which a part has run a new latch: with the old latch, which may be set, a repeat could do nothing. If the acquire
 // may still arrive, a second undo sets the old latch, which may be missing. Without owners the latch has the permits taken, and stays.
-func (u *undo) Unsure(part bool) {
-	if !part || u.target.kind.unowned {
+func (u *undo) Unsure(err error) {
+	if !netfail.DeniedInside(err) || u.target.kind.unowned {
 		return
 	}
 	if u.mayArrive {

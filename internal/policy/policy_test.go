@@ -27,11 +27,12 @@ var mayImport = map[string][]string{
 	"script":                  {"resp", "conn"},
 	"pubsub":                  {"resp", "conn", "internal/netfail"},
 	"cluster":                 {"resp", "conn", "script", "pubsub", "internal/callback", "internal/netfail"},
-	"lock":                    {"resp", "conn", "script", "pubsub", "internal/callback", "internal/netfail", "lock/internal/bounds", "lock/internal/claim", "lock/internal/cleanup", "lock/internal/clock", "lock/internal/gates", "lock/internal/kinds", "lock/internal/logs", "lock/internal/looks", "lock/internal/machine", "lock/internal/processes", "lock/internal/remote", "lock/internal/turns", "lock/internal/watchdog"},
+	"lock":                    {"resp", "conn", "script", "pubsub", "internal/callback", "internal/netfail", "lock/internal/bounds", "lock/internal/claim", "lock/internal/cleanup", "lock/internal/clock", "lock/internal/course", "lock/internal/gates", "lock/internal/kinds", "lock/internal/logs", "lock/internal/looks", "lock/internal/machine", "lock/internal/processes", "lock/internal/remote", "lock/internal/turns", "lock/internal/watchdog"},
 	"lock/internal/bounds":    {"conn", "lock/internal/remote"},
 	"lock/internal/claim":     {},
 	"lock/internal/cleanup":   {"resp", "conn", "script", "internal/netfail", "lock/internal/clock", "lock/internal/remote"},
 	"lock/internal/clock":     {},
+	"lock/internal/course":    {"resp", "conn", "internal/netfail", "lock/internal/clock", "lock/internal/remote"}, // resp, conn: its tests only
 	"lock/internal/gates":     {},
 	"lock/internal/highway":   {},
 	"lock/internal/kinds":     {"resp", "conn", "script", "pubsub", "lock/internal/highway"}, // but for script, its tests only

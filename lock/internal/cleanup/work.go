@@ -28,9 +28,8 @@ type Work interface {
 	Call() *remote.Call
 	// Answered takes the server's reply. again: the request was sent before.
 	Answered(v resp.Value, again bool) Result
-	// Unsure is called after a request without an answer, which may still take effect. part: it was refused after a part of its script
-	// had run.
-	Unsure(part bool)
+	// Unsure is called after a request that failed with err and may still take effect, or of which a part has run.
+	Unsure(err error)
 	// Finish is called once, at the end, before the turn is given back.
 	Finish(outcome error)
 	// Count adds the work, now abandoned, to the numbers.
@@ -44,7 +43,7 @@ type Simple struct{}
 func (Simple) Size() int             { return 1 }
 func (Simple) Turn() chan struct{}   { return nil }
 func (Simple) Needed() (bool, error) { return true, nil }
-func (Simple) Unsure(bool)           {}
+func (Simple) Unsure(error)          {}
 func (Simple) Finish(error)          {}
 func (Simple) Count(*Abandoned)      {}
 
@@ -142,7 +141,7 @@ func (u *Cleanup) answered(j *Job, v resp.Value, at time.Time) {
 func (u *Cleanup) failed(j *Job, err error, at time.Time) {
 	part := netfail.DeniedInside(err)
 	if remote.Uncertain(err) {
-		j.work.Unsure(part)
+		j.work.Unsure(err)
 		if !part {
 			j.mayRunUntil = at.Add(remote.Arrival)
 		}

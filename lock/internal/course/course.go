@@ -1,0 +1,133 @@
+// Package course decides what follows a request of a release. All requests have the same latch, under which the server keeps the outcome. The
+// latch may be missing. Then a further release could end a second hold of an Owner, and an undo, which sets the number of holds, takes its place.
+//
+//	Unsent -> Sent -> Open -> Unlatched -> Uncounted -> Settled
+//
+// The state goes forward only, and may pass over others: see "The release as a state machine" in DESIGN.md.
+package course
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/lockwire/lockwire/internal/netfail"
+	"github.com/lockwire/lockwire/lock/internal/clock"
+	"github.com/lockwire/lockwire/lock/internal/remote"
+)
+
+// LatchLife is how long the server keeps the outcome of a release; in Redisson 16 to 20 s. The number is in reentrant_single.lua, too.
+const LatchLife = 20 * time.Second
+
+// State is what is known of the requests so far.
+type State uint8
+
+const (
+	Unsent    State = iota // there was none
+	Sent                   // all but the last had an answer, and have changed nothing
+	Open                   // one had no answer, and may still run; its latch tells a repeat
+	Unlatched              // one may have run in part, without leaving a latch
+	Uncounted              // given up: the client does not count the hold any more, but the server may
+	Settled                // the outcome is final
+)
+
+// Step is what follows a request, and what its reply would mean alone, without earlier requests.
+type Step uint8
+
+const (
+	RepeatLater Step = iota // in the background
+	RepeatNow               // at once, by a caller who has the time
+	Released                // the release has succeeded
+	NotHeld                 // the lock was lost before
+	Lost                    // the same; the reply is about another lease
+	Uncertain               // the hold has ended, by the release or before
+	Undone                  // the same, and the Owner's other holds go on
+	Refused                 // the server refuses for good
+)
+
+// Settles reports whether s is the end of the release.
+func (s Step) Settles() bool { return s > RepeatNow }
+
+// Course is the course of a release.
+type Course struct {
+	Latch         string // of the next request; "" if it needs a new one
+	former        string // the latch for an undo after the next one; "" for none
+	outcome       error
+	since         clock.Instant // the time before the last request; from Open on, before the first one without an answer
+	state         State
+	undo          bool // the last request was an undo
+	RanApart      bool // whoever sends a request notes that it may run without a latch, while a slot migrates
+	Owned, Reused bool // an Owner has the hold; it may have other holds, now or later. Constant
+}
+
+// Ask begins a request at the time at, and reports whether the request must be an undo.
+func (c *Course) Ask(at clock.Instant) (undo bool) {
+	if c.state < Open {
+		c.state, c.since = Sent, at
+	}
+	c.undo = c.MustUndo(at)
+	return c.undo
+}
+
+// Next takes the error of the request or, without one, what its reply would mean alone. It returns what follows at the time at.
+func (c *Course) Next(alone Step, err error, at clock.Instant) Step {
+	switch {
+	case err != nil && remote.Uncertain(err):
+		c.state = max(c.state, Open)
+		if netfail.DeniedInside(err) {
+			c.state = max(c.state, Unlatched)
+			if c.undo {
+				c.Latch, c.former = "", cmp.Or(c.former, c.Latch)
+			}
+		}
+		if !c.MustUndo(at) {
+			return RepeatNow
+		}
+		return RepeatLater
+	case err != nil && remote.Hopeless(err) && !(c.Reused && c.MayRun()): // else an earlier request might end a later hold of the Owner
+		return Refused
+	case err != nil:
+		return RepeatLater
+	case c.undo && c.former != "":
+		c.Latch, c.former = c.former, ""
+		return RepeatNow
+	case c.undo: // the reply does not tell whether an earlier request has released the hold
+		return Undone
+	case alone == RepeatLater: // no release replies so
+		c.state = max(c.state, Open)
+	case alone == NotHeld && c.MayRun() && c.latchMayMiss(at):
+		return Uncertain
+	}
+	return alone
+}
+
+// MayRun reports whether an earlier request may have run, or may still run.
+func (c *Course) MayRun() bool { return c.state >= Open }
+
+// NoLatch reports whether a request may have run without leaving a latch.
+func (c *Course) NoLatch() bool { return c.RanApart || c.state >= Unlatched }
+
+// latchMayMiss reports whether a repeat might miss the latch of an earlier request that has run. Time asleep counts.
+func (c *Course) latchMayMiss(at clock.Instant) bool {
+	return c.NoLatch() || c.state == Open && c.since.Elapsed(at) > LatchLife/2
+}
+
+// MustUndo reports whether a further release could end a second hold of the Owner.
+func (c *Course) MustUndo(at clock.Instant) bool { return c.Owned && c.latchMayMiss(at) }
+
+// GiveUp ends the requests, and reports whether the client counts a hold that may have ended.
+func (c *Course) GiveUp() (counted bool) {
+	c.former = ""
+	return c.state == Open || c.state == Unlatched
+}
+
+// Uncount notes that the client does not count the hold any more.
+func (c *Course) Uncount() { c.state = Uncounted }
+
+// Settle makes outcome final.
+func (c *Course) Settle(outcome error) { c.state, c.outcome = Settled, outcome }
+
+// Settled reports whether the release is settled, and returns its outcome.
+func (c *Course) Settled() (outcome error, ok bool) { return c.outcome, c.state == Settled }
+
+// State returns the state.
+func (c *Course) State() State { return c.state }
