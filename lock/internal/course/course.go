@@ -50,7 +50,7 @@ func (s Step) Settles() bool { return s > RepeatNow }
 // Course is the course of a release.
 type Course struct {
 	Latch         string // of the next request; "" if it needs a new one
-	former        string // the latch for an undo after the next one; "" for none
+	former        string // the latch for an undo after the next one; "" for none. While it is set, each request is an undo
 	outcome       error
 	since         clock.Instant // the time before the last request; from Open on, before the first one without an answer
 	state         State
@@ -87,7 +87,7 @@ func (c *Course) Next(alone Step, err error, at clock.Instant) Step {
 		return Refused
 	case err != nil:
 		return RepeatLater
-	case c.undo && c.former != "":
+	case c.former != "":
 		c.Latch, c.former = c.former, ""
 		return RepeatNow
 	case c.undo: // the reply does not tell whether an earlier request has released the hold

@@ -260,6 +260,14 @@ func TestGiveUp(t *testing.T) {
 	}
 }
 
+// A request that came too late has changed nothing: it goes again after any time.
+func TestLateRequest(t *testing.T) {
+	c := Course{Owned: true}
+	if c.Ask(begin); c.MustUndo(after(time.Hour)) {
+		t.Error("after a late request a release must be an undo")
+	}
+}
+
 func TestSettle(t *testing.T) {
 	var c Course
 	if c.State() != Unsent {
