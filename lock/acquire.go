@@ -351,5 +351,5 @@ func (r *request) withdraw() {
 	}
 	leaving := r.acquire
 	leaving.waits, leaving.latch = false, newLatch(r.target)
-	c.cleanup.Take(cleanup.NewJob(&undo{acquire: leaving}, r.goneBy(time.Now()), false))
+	c.cleanup.Take(cleanup.NewJob(newUndo(leaving, false), r.goneBy(time.Now()), false))
 }

@@ -368,6 +368,48 @@ func TestHeldUpLateRelease(t *testing.T) {
 	})
 }
 
+// One request of a release is held up while a right is missing. After the release, it ends no further hold of the Owner, whichever it is.
+func TestHeldUpRequestsOfARelease(t *testing.T) {
+	for _, right := range []string{"hget", "hincrby", "pexpire", "del", "set"} {
+		for heldUp := 1; heldUp <= 6; heldUp++ {
+			t.Run(fmt.Sprint(right, "/", heldUp), func(t *testing.T) {
+				inVirtualTime(t, func(t *testing.T, w *world) {
+					c := w.client(lock.Config{})
+					owner := lock.As(c.NewOwner())
+					outer, inner := mustLock(t, c, "job", owner), mustLock(t, c, "job", owner)
+					var late []string
+					n := 0
+					w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+						w.srv.Deny()
+						if !isScript(cmd, "release") && !isScript(cmd, "undo") {
+							return fakeredis.Run()
+						}
+						switch n++; {
+						case n == heldUp:
+							late = slices.Clone(cmd.Args)
+							return fakeredis.Close()
+						case n < 8:
+							w.srv.Deny(right)
+						}
+						return fakeredis.Run()
+					})
+					_ = inner.Unlock(t.Context())
+					w.sleep(time.Second)
+					w.srv.Deny()
+					further := mustLock(t, c, "job", owner)
+					w.srv.Intercept(nil)
+					if late != nil {
+						w.srv.Do(late...)
+					}
+					w.wantHolds("job", "2", outer)
+					mustUnlock(t, further)
+					mustUnlock(t, outer)
+				})
+			})
+		}
+	}
+}
+
 // A hold ends, as no renewal has an answer, while the release of another is repeated: its Unlock frees the lock.
 func TestUnlockOfAHoldThatEndedDuringARelease(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
@@ -439,6 +481,32 @@ func TestHeldUpReleaseOfSomethingElse(t *testing.T) {
 			if err := c.Close(); err != nil || time.Since(begin) > time.Second {
 				t.Errorf("Close() = %v after %v, want nil within a second", err, time.Since(begin))
 			}
+		})
+	}
+}
+
+// Unlock asks once more after a request without an answer, and not after a refusal: the background has the pauses for that.
+func TestUnlockAsksOnceMore(t *testing.T) {
+	for what, test := range map[string]struct {
+		action fakeredis.Action
+		want   time.Duration
+	}{
+		"refused":   {fakeredis.Delay(time.Second, fakeredis.Reply("-OOM command not allowed\r\n")), time.Second},
+		"no answer": {fakeredis.Delay(time.Second, fakeredis.Close()), 2 * time.Second},
+	} {
+		t.Run(what, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				lease := mustLock(t, w.client(lock.Config{}), "job")
+				w.onReleases("reentrant", func(int) fakeredis.Action { return test.action })
+				begin := time.Now()
+				wantErr(t, "Unlock()", lease.Unlock(t.Context()), lock.ErrUncertain)
+				if took := time.Since(begin).Truncate(time.Second); took != test.want {
+					t.Errorf("Unlock took %v, want %v", took, test.want)
+				}
+				w.srv.Intercept(nil)
+				w.sleep(time.Minute)
+				w.free()
+			})
 		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/lock/internal/cleanup"
 	"github.com/lockwire/lockwire/lock/internal/clock"
+	"github.com/lockwire/lockwire/lock/internal/course"
 	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/resp"
@@ -42,9 +43,9 @@ func (r *request) undoBoth(then *acquire, start clock.Instant, mayArrive bool) {
 	}
 	turn := r.turn != nil
 	r.turn = nil
-	work := &undo{acquire: r.acquire, mayArrive: mayArrive || r.unsure}
+	work := newUndo(r.acquire, mayArrive || r.unsure)
 	if then != nil {
-		work.then = &undo{acquire: *then}
+		work.then = newUndo(*then, false)
 	}
 	c.cleanup.Take(cleanup.NewJob(work, r.goneBy(start.Time).Add(remote.Arrival), turn))
 	r.endUnsure()
@@ -65,8 +66,13 @@ func (a *acquire) goneBy(at time.Time) time.Time {
 type undo struct {
 	cleanup.Simple
 	acquire
-	then      *undo // the next work of the same job; nil for none
-	mayArrive bool  // the acquire may still arrive, and must find its latch
+	then    *undo          // the next work of the same job; nil for none
+	latches course.Latches // of the requests; the first one is that of the acquire
+}
+
+// newUndo returns the undo of a. mayArrive: the acquire may still arrive, and must find its latch.
+func newUndo(a acquire, mayArrive bool) *undo {
+	return &undo{acquire: a, latches: course.Latches{Latch: a.latch, Arrives: mayArrive}}
 }
 
 func (u *undo) Name() string                { return u.target.name }
@@ -84,20 +90,19 @@ func (u *undo) Size() int {
 	return 1
 }
 
-// Unsure gives an undo of which a part has run a new latch: with the old latch, which may be set, a repeat could do nothing. If the acquire
-// may still arrive, a second undo sets the old latch, which may be missing. Without owners the latch has the permits taken, and stays.
+// Unsure is of no concern to an undo without owners: the latch has the permits taken, and stays.
 func (u *undo) Unsure(err error) {
-	if !netfail.DeniedInside(err) || u.target.kind.unowned {
-		return
+	if !u.target.kind.unowned {
+		u.latches.Unsure(netfail.DeniedInside(err))
 	}
-	if u.mayArrive {
-		u.then, u.mayArrive = &undo{acquire: u.acquire, mayArrive: true, then: u.then}, false
-	}
-	u.latch = newLatch(u.target)
 }
 
 func (u *undo) Call() *remote.Call {
 	c, t := u.client, u.target
+	if u.latches.Latch == "" {
+		u.latches.Latch = newLatch(t)
+	}
+	u.latch = u.latches.Latch
 	before := int64(0)
 	if c.table.leaseOfOtherHolds(t, u.state, nil) > 0 {
 		before = u.own().tally(t.storedKind()).count
@@ -126,16 +131,19 @@ func (u *undo) Answered(_ resp.Value, again bool) cleanup.Result {
 	if u.state != nil {
 		u.target.announceShorterLease(u.client, u.lease, u.client.table.leaseOfOtherHolds(u.target, u.state, nil), kinds.ShorterMessage)
 	}
-	if !u.mayArrive && !again { // otherwise the latch expires by itself
+	if !u.latches.Arrives && !again { // otherwise the latch expires by itself
 		u.client.cleanup.DeleteLatch(u.target.name, u.latch)
 	}
-	if u.then == nil {
+	switch {
+	case !u.latches.Answered():
+	case u.then == nil:
 		if u.client.remote.Failover != nil && u.state == nil {
 			u.client.cleanup.Keep(&undone{u.acquire, u.goneBy(time.Now())})
 		}
 		return cleanup.Result{Done: true}
+	default:
+		u.acquire, u.latches, u.then = u.then.acquire, u.then.latches, nil
 	}
-	u.acquire, u.then, u.mayArrive = u.then.acquire, u.then.then, u.then.mayArrive
 	return cleanup.Result{}
 }
 
@@ -149,9 +157,9 @@ type undone struct {
 // Again returns the undo under a new latch: a later release may have the old one by now. Without owners the latch has the permits taken, and
 // stays.
 func (d *undone) Again(context.Context) (w cleanup.Work, until time.Time, known bool) {
-	again := &undoAgain{undo{acquire: d.acquire}}
+	again := &undoAgain{*newUndo(d.acquire, false)}
 	if !d.target.kind.unowned {
-		again.latch = newLatch(d.target)
+		again.latches.Latch = ""
 	}
 	return again, d.until, true
 }
@@ -214,7 +222,7 @@ func (l *leaving) Answered(resp.Value, bool) cleanup.Result { return cleanup.Res
 func (c *Client) workAdded(w cleanup.Work) (ended func(outcome error)) {
 	traced := c.traceBackground(w)
 	u, ok := w.(*undo)
-	if !ok || !u.mayArrive {
+	if !ok || !u.latches.Arrives {
 		return traced
 	}
 	key := u.target.awaitedAs()

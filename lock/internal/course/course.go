@@ -1,5 +1,6 @@
-// Package course decides what follows a request of a release. All requests have the same latch, under which the server keeps the outcome. The
+// Package course decides what follows a request of a release. All its requests have the same latch, under which the server keeps the outcome. The
 // latch may be missing. Then a further release could end a second hold of an Owner, and an undo, which sets the number of holds, takes its place.
+// Latches are those of an undo.
 //
 //	Unsent -> Sent -> Open -> Unlatched -> Uncounted -> Settled
 //
@@ -7,7 +8,6 @@
 package course
 
 import (
-	"cmp"
 	"time"
 
 	"github.com/lockwire/lockwire/internal/netfail"
@@ -49,8 +49,7 @@ func (s Step) Settles() bool { return s > RepeatNow }
 
 // Course is the course of a release.
 type Course struct {
-	Latch         string // of the next request; "" if it needs a new one
-	former        string // the latch for an undo after the next one; "" for none. While it is set, each request is an undo
+	Latches
 	outcome       error
 	since         clock.Instant // the time before the last request; from Open on, before the first one without an answer
 	state         State
@@ -73,11 +72,14 @@ func (c *Course) Next(alone Step, err error, at clock.Instant) Step {
 	switch {
 	case err != nil && remote.Uncertain(err):
 		c.state = max(c.state, Open)
-		if netfail.DeniedInside(err) {
+		part := netfail.DeniedInside(err)
+		if part {
 			c.state = max(c.state, Unlatched)
-			if c.undo {
-				c.Latch, c.former = "", cmp.Or(c.former, c.Latch)
-			}
+		}
+		if c.undo {
+			c.Unsure(part)
+		} else {
+			c.Arrives, c.Parts = true, c.Parts || part
 		}
 		if !c.MustUndo(at) {
 			return RepeatNow
@@ -87,8 +89,7 @@ func (c *Course) Next(alone Step, err error, at clock.Instant) Step {
 		return Refused
 	case err != nil:
 		return RepeatLater
-	case c.former != "":
-		c.Latch, c.former = c.former, ""
+	case c.undo && !c.Answered():
 		return RepeatNow
 	case c.undo: // the reply does not tell whether an earlier request has released the hold
 		return Undone
@@ -100,7 +101,7 @@ func (c *Course) Next(alone Step, err error, at clock.Instant) Step {
 	return alone
 }
 
-// MayRun reports whether an earlier request may have run, or may still run.
+// MayRun reports whether an earlier request may have run, or may still run. Of a settled release it counts as such.
 func (c *Course) MayRun() bool { return c.state >= Open }
 
 // NoLatch reports whether a request may have run without leaving a latch.
@@ -116,7 +117,7 @@ func (c *Course) MustUndo(at clock.Instant) bool { return c.Owned && c.latchMayM
 
 // GiveUp ends the requests, and reports whether the client counts a hold that may have ended.
 func (c *Course) GiveUp() (counted bool) {
-	c.former = ""
+	c.Latches = Latches{Latch: c.Latch}
 	return c.state == Open || c.state == Unlatched
 }
 

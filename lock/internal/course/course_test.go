@@ -191,7 +191,7 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// An undo of which a part has run goes again under a new latch, and then under its own: the first of all requests may still arrive.
+// An undo of which a part has run goes again under a new latch, and then under its own if a request with that may still arrive.
 func TestLatches(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -204,7 +204,11 @@ func TestLatches(t *testing.T) {
 		{"part of both undos", []error{inside, inside, nil, nil}, []string{"1", "1", "2", "3", "1"}, Undone},
 		{"part of the last undo", []error{inside, nil, inside, nil, nil}, []string{"1", "1", "2", "1", "3", "1"}, Undone},
 		{"a refusal", []error{inside, full, nil, full, nil}, []string{"1", "1", "2", "2", "1", "1"}, Undone},
-		{"no answer", []error{unanswered, inside, unanswered, nil}, []string{"1", "1", "1", "2", "2"}, RepeatNow},
+		{"no answer", []error{unanswered, nil, nil}, []string{"1", "1", "1", "2"}, Undone},
+		{"no answer, then part", []error{unanswered, inside, nil, nil}, []string{"1", "1", "1", "2", "1"}, Undone},
+		{"no answer twice, each time part", []error{unanswered, inside, unanswered, inside, nil, nil, nil}, []string{"1", "1", "1", "2", "2", "3", "1", "2"}, Undone},
+		{"no answer under a new latch", []error{inside, unanswered, nil, nil, nil}, []string{"1", "1", "2", "2", "3", "1"}, Undone},
+		{"no answer under a former latch", []error{inside, nil, unanswered, inside, nil, nil}, []string{"1", "1", "2", "1", "1", "3", "1"}, Undone},
 	} {
 		c := Course{Owned: true}
 		made := 0
@@ -231,7 +235,7 @@ func TestLatches(t *testing.T) {
 
 // Without an Owner a release has one latch, also if a part has run.
 func TestLatchWithoutAnOwner(t *testing.T) {
-	c := Course{Latch: "1"}
+	c := Course{Latches: Latches{Latch: "1"}}
 	for _, err := range []error{unanswered, inside, full, inside} {
 		if c.Ask(begin) || c.Latch != "1" {
 			t.Errorf("the latch is %q", c.Latch)
@@ -249,7 +253,7 @@ func TestGiveUp(t *testing.T) {
 			t.Errorf("%s: GiveUp() = %v, want %v", situation, got, want)
 		}
 	}
-	c := Course{Owned: true, Latch: "1"}
+	c := Course{Owned: true, Latches: Latches{Latch: "1"}}
 	situations["part"](&c)
 	c.Next(0, inside, begin)
 	c.GiveUp()
