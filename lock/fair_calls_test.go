@@ -310,3 +310,52 @@ func TestFairNewcomerBehindDeadHeads(t *testing.T) {
 		w.free()
 	})
 }
+
+// A waiter behind a dead head gives up, the only one that knows that the lock is free, or how soon its lease ends: the next waiter comes in as
+// soon as behind a dead head alone.
+func TestFairLeaverBehindADeadHead(t *testing.T) {
+	for name, free := range map[string]func(w *world, holder *lock.Lease){
+		"free": func(w *world, holder *lock.Lease) {
+			mustUnlock(w.t, holder)
+			w.sleep(300 * time.Millisecond)
+		},
+		"lease": func(w *world, holder *lock.Lease) {
+			mustUnlock(w.t, holder) // the waiter in front of the dead head gets the lock for 2 s
+			w.sleep(time.Second)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				w.srv.Latency(time.Millisecond)
+				job := func(c *lock.Client) goldenLock { return c.Fair("job") }
+				holder := mustHave(t, job(w.client(lock.Config{})), lock.For(time.Minute))
+				if name == "lease" {
+					w.waitFor(t.Context(), job, 2*time.Second)
+				}
+				w.fairRedisson().acquire("dead:1", 5*time.Minute, true)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				between, next := w.waitFor(ctx, job, time.Minute), w.waitFor(t.Context(), job, time.Minute)
+				start := time.Now()
+				free(w, holder)
+				cancel()
+				if <-between != nil {
+					t.Fatal("the waiter between has the lock")
+				}
+				lease := <-next
+				most := 2500 * time.Millisecond
+				if name == "lease" {
+					most += 2 * time.Second
+				}
+				if waited := time.Since(start); waited > most {
+					t.Errorf("served after %v, want %v at most", waited, most)
+				} else {
+					t.Logf("served after %v", waited)
+				}
+				mustUnlock(t, lease)
+				w.sleep(latchLife)
+				w.free()
+			})
+		})
+	}
+}

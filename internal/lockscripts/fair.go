@@ -112,6 +112,16 @@ func (m *fairModel) tell(publish, waiter string) bool {
 	return waiter != "" && m.TryDo(publish, m.channel+":"+waiter, "0") != int64(0)
 }
 
+// deaf reports whether waiter has no listener, on a server that counts all listeners.
+func (m *fairModel) deaf(publish, waiter string, counts bool) bool {
+	numsub := "NUMSUB"
+	if publish == "SPUBLISH" {
+		numsub = "SHARDNUMSUB"
+	}
+	list, _ := m.TryDo("PUBSUB", numsub, m.channel+":"+waiter).([]any)
+	return counts && len(list) == 2 && list[1] == int64(0)
+}
+
 func modelFairAcquire(c *fakeredis.Call) any {
 	m := newFairModel(c)
 	lease, owner, wait, stands, reenters := number(c.Args[0]), c.Args[1], number(c.Args[2]), c.Args[3] == "1", c.Args[4] == "1"
@@ -225,22 +235,14 @@ func modelFairPass(c *fakeredis.Call) any {
 		c.Do("SET", m.idle, mark+line[len(line)-1], "PX", "30000")
 		return int64(0)
 	}
-	deaf := func(waiter string) bool {
-		numsub := "NUMSUB"
-		if publish == "SPUBLISH" {
-			numsub = "SHARDNUMSUB"
-		}
-		list, _ := c.TryDo("PUBSUB", numsub, m.channel+":"+waiter).([]any)
-		return counts && len(list) == 2 && list[1] == int64(0)
-	}
-	if age >= 15_000 || age >= 1000 && deaf(first) {
+	if age >= 15_000 || age >= 1000 && m.deaf(publish, first, counts) {
 		if _, stands := m.score(last); !stands {
 			last = first
 		}
 		for first != "" {
 			dropped := first
 			m.drop(first)
-			if first = m.head(owner); dropped == last || first == owner || first != "" && !deaf(first) {
+			if first = m.head(owner); dropped == last || first == owner || first != "" && !m.deaf(publish, first, counts) {
 				break
 			}
 		}
@@ -313,22 +315,25 @@ func modelFairUndo(c *fakeredis.Call) any {
 	return int64(0)
 }
 
-// leave takes owner out of the queue, and tells the new head if the lock is free for the head.
+// leave takes owner out of the queue. If the lock is free or will be soon, leave tells the new head of a head that leaves, and the next listener
+// behind a dead head, in whose place owner may have been told.
 func (m *fairModel) leave(owner, publish string, wait int64, taken bool) {
 	line := m.members(m.queue)
 	soonest := m.now + max(m.Int("PTTL", m.lock), 0) + fairSpare
 	if place := slices.Index(line, owner); place >= len(line)-fairFew && place >= 0 {
 		m.advance(line[place+1:], wait, soonest)
 	}
-	if place, end := slices.Index(line, owner), "1"; m.Int("ZREM", m.timeouts, owner) == 1 {
+	stood := m.Int("ZREM", m.timeouts, owner) == 1
+	if place, end := slices.Index(line, owner), "1"; stood {
 		if place >= len(line)-fairFew {
 			end = "-1"
 		}
 		m.Do("LREM", m.queue, end, owner)
 	}
-	first := len(line) > 0 && line[0] == owner
-	if left := m.Int("PTTL", m.lock); (taken || first) && left != -1 && left <= uncalled {
-		m.tellHead(publish, arg(m.Call, 8) == "1")
+	first, counts := len(line) > 0 && line[0] == owner, arg(m.Call, 8) == "1"
+	deaf := stood && len(line) > 0 && !first && m.deaf(publish, line[0], counts)
+	if left := m.Int("PTTL", m.lock); (taken || first || deaf) && left != -1 && left <= uncalled {
+		m.tellHead(publish, counts)
 	}
 	if first {
 		m.Do("DEL", m.idle)

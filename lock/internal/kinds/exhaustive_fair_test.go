@@ -257,7 +257,7 @@ func (m *fairState) release(owner string, rest span, latch int, repeated bool) (
 	return reply, nil
 }
 
-func (m *fairState) undo(owner string, rest span, before int, wait span, waits bool, latch int) (any, []message) {
+func (m *fairState) undo(owner string, rest span, before int, wait span, waits, counts bool, latch int) (any, []message) {
 	if m.done[latch].outcome != "" {
 		m.done.undo(latch)
 		return 0, nil
@@ -279,13 +279,14 @@ func (m *fairState) undo(owner string, rest span, before int, wait span, waits b
 		if place := slices.Index(m.line, owner); place >= 0 {
 			m.advance(m.line[place+1:], wait, m.lease+aliveFor)
 		}
-		if _, timed := m.times[owner]; timed { // an owner without a time is removed at the front
+		_, timed := m.times[owner]
+		if timed { // an owner without a time is removed at the front
 			m.remove(owner)
 		}
 		if first == owner {
 			m.idle.life = 0
 		}
-		if freed != nil || first == owner {
+		if freed != nil || first == owner || timed && first != "" && counts { // nobody listens
 			return reply, m.tellOfLease()
 		}
 	}
@@ -343,9 +344,11 @@ func fairSet() *scriptSet {
 				add("release", 1, []any{rest, owner, publishBy, latchSpan, again, at(1), true},
 					func(m *fairState) (any, []message) { return m.release(owner, rest, 1, again) })
 				add("undo", 0, []any{rest, owner, publishBy, int(rest), at(latchSpan), span(5), again},
-					func(m *fairState) (any, []message) { return m.undo(owner, rest, int(rest), 5, again, 0) })
+					func(m *fairState) (any, []message) { return m.undo(owner, rest, int(rest), 5, again, false, 0) })
 			}
 		}
+		add("undo", 0, []any{span(0), owner, publishBy, 0, at(latchSpan), span(5), false, "", true},
+			func(m *fairState) (any, []message) { return m.undo(owner, 0, 0, 5, false, true, 0) })
 		for _, counts := range []bool{false, true} {
 			add("pass", -1, []any{owner, publishBy, counts},
 				func(m *fairState) (any, []message) { return m.passOver(owner, counts) })

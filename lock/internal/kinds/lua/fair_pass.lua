@@ -9,12 +9,7 @@ local grace, limit, life = 1000, 15000, 30000 -- a waiter subscribes some time a
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 -- fair_head.lua
-
-local function deaf(waiter) -- nobody listens for it; an error says nothing
-    local numsub = publish == 'SPUBLISH' and 'shardnumsub' or 'numsub'
-    return counts == '1' and redis.pcall('pubsub', numsub, channel .. ':' .. waiter)[2] == 0
-end
-
+-- fair_deaf.lua
 local function drop(first, last) -- and those behind that nobody listens for, as far as the last
     redis.call('zrem', timeouts, first)
     local following = head(owner) -- without the one that has no time any more

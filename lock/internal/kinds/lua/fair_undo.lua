@@ -14,6 +14,7 @@ last = tonumber(last)
 -- all_undo.lua
 -- fair_head.lua
 -- fair_tell.lua
+-- fair_deaf.lua
 local taken, first = tonumber(redis.call('hget', lock, owner) or 0) > tonumber(before), redis.call('lindex', queue, 0)
 if taken and tonumber(before) > 0 and tonumber(lease) > 0 then
     redis.call('hset', lock, owner, before)
@@ -44,11 +45,12 @@ elseif waits ~= '1' then
     for i = 1, sooner > 0 and #behind or 0 do -- as acquire does
         redis.call('zadd', timeouts, behind[i][1] - sooner, behind[i][2])
     end
-    if redis.call('zrem', timeouts, owner) == 1 then -- from the end that is nearer: most who leave stand in front
+    local stood = redis.call('zrem', timeouts, owner) == 1
+    if stood then -- from the end that is nearer: most who leave stand in front
         redis.call('lrem', queue, found and -1 or 1, owner)
     end
-    local left = redis.call('pttl', lock) -- -2: the lock is free; of a short lease only the head has heard
-    if (taken or first == owner) and left ~= -1 and left <= uncalled then tell() end
+    local left = redis.call('pttl', lock) -- -2: the lock is free; of a short lease only the head has heard, or who was told in a dead head's place
+    if left ~= -1 and left <= uncalled and (taken or first == owner or stood and first and deaf(first)) then tell() end
     if first == owner then redis.call('del', idle) end
 end
 return taken and 1 or 0
