@@ -3,6 +3,7 @@ package lock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -187,6 +188,67 @@ func TestPermitsWithoutRights(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A change of a count that lost a right halfway, and then its answer, is not taken for done: either it fails and has changed nothing, or the
+// right is back for its repeat.
+func TestLostRefusalOfAChange(t *testing.T) {
+	for _, back := range []bool{false, true} {
+		for name, test := range map[string]struct {
+			right, key, want string
+			change           func(ctx context.Context, c *lock.Client) error
+		}{
+			"Release":      {"incrby", "sem", "7", func(ctx context.Context, c *lock.Client) error { return c.Semaphore("sem").Release(ctx, 2) }},
+			"AddPermits":   {"incrby", "sem", "3", func(ctx context.Context, c *lock.Client) error { return c.Semaphore("sem").AddPermits(ctx, -2) }},
+			"DrainPermits": {"decrby", "sem", "0", drainFive},
+			"AddPermits of a PermitSemaphore": {"incrby", "permits", "7", func(ctx context.Context, c *lock.Client) error {
+				return c.PermitSemaphore("permits").AddPermits(ctx, 2)
+			}},
+			"SetPermits": {"incrby", "permits", "4", func(ctx context.Context, c *lock.Client) error {
+				return c.PermitSemaphore("permits").SetPermits(ctx, 4)
+			}},
+			"CountDown": {"decr", "latch", "4", func(ctx context.Context, c *lock.Client) error { return c.CountDownLatch("latch").CountDown(ctx) }},
+		} {
+			t.Run(fmt.Sprint(name, ", the right is back ", back), func(t *testing.T) {
+				inVirtualTime(t, func(t *testing.T, w *world) {
+					c := w.client(lock.Config{})
+					for _, key := range []string{"sem", "permits", "latch"} {
+						w.srv.Do("SET", key, "5")
+					}
+					w.srv.Deny(test.right)
+					scripts := 0
+					w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+						if !strings.HasPrefix(cmd.Name, "EVAL") {
+							return fakeredis.Run()
+						}
+						if scripts++; scripts == 1 {
+							return fakeredis.RunThenClose()
+						}
+						if back {
+							w.srv.Deny()
+						}
+						return fakeredis.Run()
+					})
+					err, want := test.change(t.Context(), c), test.want
+					_, refused := errors.AsType[resp.Error](err)
+					if !back {
+						want = "5"
+					}
+					if back != (err == nil) || refused == back {
+						t.Errorf("the error is %v", err)
+					}
+					w.wantKey(test.key, want)
+				})
+			})
+		}
+	}
+}
+
+func drainFive(ctx context.Context, c *lock.Client) error {
+	if n, err := c.Semaphore("sem").DrainPermits(ctx); err != nil || n != 5 {
+		return fmt.Errorf("%d permits: %w", n, err)
+	}
+	return nil
 }
 
 // A waiter for permits whose request lost a right halfway, and then its answer, gets them once the right is there.

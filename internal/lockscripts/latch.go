@@ -42,7 +42,7 @@ func modelCountdownDown(c *fakeredis.Call) any {
 	c.Do("DEL", o.latch)
 	done := o.remember(c, max(0, count-1))
 	if count > 1 {
-		c.Do("DECR", c.Keys[0])
+		o.change(c, "DECR", c.Keys[0])
 		return done
 	}
 	c.Do("DEL", c.Keys[0])

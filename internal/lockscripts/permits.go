@@ -281,7 +281,7 @@ func modelPermitsAdd(c *fakeredis.Call) any {
 	}
 	done := o.remember(c, 1)
 	if more != 0 || !there {
-		available := c.Int("INCRBY", c.Keys[0], text(more))
+		available := o.change(c, "INCRBY", c.Keys[0], text(more))
 		if total || more > 0 {
 			tellPermits(c, lineKey(c, 4), c.Args[1], 5, number(c.Args[2]), available, available-more)
 		}

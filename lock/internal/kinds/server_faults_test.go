@@ -58,11 +58,19 @@ var allowances = map[string]map[string]string{
 		"redis.call('del', latch) -- a write that needs no memory: a full server refuses none behind it": "it deletes the leases of ended holds " +
 			"before; the other scripts with this text need the line",
 	},
+	"Countdown latch, down": {
+		"redis.call('set', latch, '', 'px', 1) -- or else a repeat would be taken for done": withoutRight,
+		"redis.call('decr', countdown) -- refused again: the error of the script":           withoutRight,
+	},
 	"Permit semaphore, acquire": {
 		"for i = 1, ended do redis.call('zadd', permits, now, string.sub(ids, 1, 16) .. i) end -- for the next acquire to count": withoutRight,
 		"redis.call('incrby', semaphore, ended) -- refused again: the error of the script":                                       withoutRight,
 		"redis.call('decrby', semaphore, -count) -- nobody has them, and no lease would give them back; this right is there":     withoutRight,
 		"redis.call('zadd', permits, ends, id) -- refused again: the error of the script":                                        withoutRight,
+	},
+	"Permit semaphore, add": {
+		"redis.call('set', latch, '', 'px', 1) -- or else a repeat would be taken for done": withoutRight,
+		"redis.call('incrby', semaphore, more) -- refused again: the error of the script":   withoutRight,
 	},
 	"Permit semaphore, force": {
 		"redis.call('incrby', semaphore, -taken) -- they stay taken; this right is there": withoutRight,
@@ -84,6 +92,14 @@ var allowances = map[string]map[string]string{
 		"redis.call('set', latch, 0, 'px', 1) -- or else an undo would give back what was not taken": withoutRight,
 		"redis.call('decrby', semaphore, permits) -- refused again: the error of the script":         withoutRight,
 	},
+	"Semaphore, add": {
+		"redis.call('set', latch, '', 'px', 1) -- or else a repeat would be taken for done":  withoutRight,
+		"redis.call('incrby', semaphore, permits) -- refused again: the error of the script": withoutRight,
+	},
+	"Semaphore, drain": {
+		"redis.call('set', latch, '', 'px', 1) -- or else a repeat would be taken for done": withoutRight,
+		"redis.call('decrby', semaphore, free) -- refused again: the error of the script":   withoutRight,
+	},
 	"Semaphore, undo": {
 		"redis.call('set', latch, taken, 'px', math.max(life, left)) -- for the repeat of this undo": withoutRight,
 		"redis.call('incrby', semaphore, taken) -- refused again: the error of the script":           withoutRight,
@@ -91,7 +107,7 @@ var allowances = map[string]map[string]string{
 }
 
 // withoutRight is the reason for lines that run only for a user who lacks a right.
-const withoutRight = "the models have all rights; TestPermitsWithoutRights of package lock needs the line"
+const withoutRight = "the models have all rights; TestPermitsWithoutRights of package lock or TestServerChangeRefusedHalfway needs the line"
 
 // faults runs broken scripts.
 type faults struct {

@@ -1,7 +1,7 @@
 -- All kinds, change: the beginning of a change, at the line that names this file: a repeat answers as the first request did.
--- It uses the change's latch and last.
+-- It uses the change's latch and last. A change that is refused halfway leaves '' in the latch, for its repeat to run.
 -- all_late.lua
-local outcome = redis.call('get', latch)
+local outcome = tonumber(redis.call('get', latch) or nil)
 if outcome then
-    return tonumber(outcome)
+    return outcome
 end

@@ -14,7 +14,10 @@ local left = math.max(0, count - 1)
 redis.call('del', latch) -- a write that needs no memory: a full server refuses none behind it
 redis.call('set', latch, left, 'px', last - now + lifetime) -- before the count, so that a user who may not set it changes nothing
 if count > 1 then
-    redis.call('decr', countdown)
+    if type(redis.pcall('decr', countdown)) == 'table' then
+        redis.call('set', latch, '', 'px', 1) -- or else a repeat would be taken for done
+        redis.call('decr', countdown) -- refused again: the error of the script
+    end
 else
     redis.call('del', countdown)
     if count == 1 then

@@ -17,7 +17,11 @@ if total == '1' and value then
 end
 redis.call('set', latch, 1, 'px', last - now + lifetime) -- first, so that a user who may not set it changes nothing
 if more ~= 0 or not value then
-    local available = redis.call('incrby', semaphore, more)
+    local available = redis.pcall('incrby', semaphore, more)
+    if type(available) == 'table' then
+        redis.call('set', latch, '', 'px', 1) -- or else a repeat would be taken for done
+        redis.call('incrby', semaphore, more) -- refused again: the error of the script
+    end
     if total == '1' or more > 0 then
         tellFree(line, channel, publish, ARGV[6], ARGV[7], count, available, available - more)
     end

@@ -10,7 +10,7 @@ local lifetime, publish, permits, existing, last = tonumber(ARGV[1]), ARGV[2], A
 
 -- all_late.lua
 local outcome, free = unpack(redis.call('mget', latch, semaphore))
-if outcome then
+if tonumber(outcome or nil) then -- and not '', of a request that was refused
     return tonumber(outcome)
 end
 free = free or redis.call('get', semaphore) -- for the error, if it has another type
@@ -24,7 +24,11 @@ if existing == '1' and not free then
     return 0
 end
 redis.call('set', latch, 1, 'px', last - now + lifetime) -- first, so that a user who may not set it changes nothing
-local available = redis.call('incrby', semaphore, permits)
+local available = redis.pcall('incrby', semaphore, permits)
+if type(available) == 'table' then
+    redis.call('set', latch, '', 'px', 1) -- or else a repeat would be taken for done
+    redis.call('incrby', semaphore, permits) -- refused again: the error of the script
+end
 local message, before, result, heard, stand = math.max(0, available), available - permits, 1, 6, ''
 local quiet = not lined
 -- all_tell.lua

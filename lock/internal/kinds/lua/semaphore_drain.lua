@@ -9,7 +9,7 @@ local lifetime, last = tonumber(ARGV[1]), tonumber(ARGV[3])
 
 -- all_late.lua
 local outcome, free = unpack(redis.call('mget', latch, semaphore))
-if outcome then
+if tonumber(outcome or nil) then -- and not '', of a request that was refused
     return tonumber(outcome)
 end
 free = free or redis.call('get', semaphore) or '0' -- an error, if it has another type
@@ -18,7 +18,8 @@ if not string.match(free, '^%-?%d+$') then
 end
 free = tonumber(free)
 redis.call('set', latch, free, 'px', last - now + lifetime) -- first, so that a user who may not set it changes nothing
-if free ~= 0 then
-    redis.call('decrby', semaphore, free) -- and not set, which would end the key's lease
+if free ~= 0 and type(redis.pcall('decrby', semaphore, free)) == 'table' then -- and not set, which would end the key's lease
+    redis.call('set', latch, '', 'px', 1) -- or else a repeat would be taken for done
+    redis.call('decrby', semaphore, free) -- refused again: the error of the script
 end
 return free
