@@ -22,9 +22,9 @@ const (
 )
 
 var (
-	unanswered = fmt.Errorf("%w: the connection was lost", conn.ErrUncertain)
-	unsent     = fmt.Errorf("%w: no connection", conn.ErrNotSent)
-	closed     = fmt.Errorf("%w: %w", conn.ErrNotSent, conn.ErrClosed)
+	errUnanswered = fmt.Errorf("%w: the connection was lost", conn.ErrUncertain)
+	errUnsent     = fmt.Errorf("%w: no connection", conn.ErrNotSent)
+	errClosed     = fmt.Errorf("%w: %w", conn.ErrNotSent, conn.ErrClosed)
 )
 
 var begin = clock.Instant{Time: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
@@ -55,19 +55,19 @@ var situations = map[string]func(c *Course) (answered clock.Instant){
 	},
 	"unanswered": func(c *Course) clock.Instant {
 		c.Ask(begin)
-		c.Next(0, unanswered, after(time.Second))
+		c.Next(0, errUnanswered, after(time.Second))
 		c.Ask(after(9 * time.Second))
 		return after(10 * time.Second)
 	},
 	"ages": func(c *Course) clock.Instant { // a repeat on its way when the latch is no longer trusted
 		c.Ask(begin)
-		c.Next(0, unanswered, after(time.Second))
+		c.Next(0, errUnanswered, after(time.Second))
 		c.Ask(after(9 * time.Second))
 		return after(11 * time.Second)
 	},
 	"aged": func(c *Course) clock.Instant {
 		c.Ask(begin)
-		c.Next(0, unanswered, after(time.Second))
+		c.Next(0, errUnanswered, after(time.Second))
 		c.Ask(after(11 * time.Second))
 		return after(12 * time.Second)
 	},
@@ -79,7 +79,7 @@ var situations = map[string]func(c *Course) (answered clock.Instant){
 	},
 	"uncounted": func(c *Course) clock.Instant {
 		c.Ask(begin)
-		c.Next(0, unanswered, after(time.Second))
+		c.Next(0, errUnanswered, after(time.Second))
 		c.GiveUp()
 		c.Uncount()
 		c.Ask(after(2 * time.Second))
@@ -92,8 +92,8 @@ var situations = map[string]func(c *Course) (answered clock.Instant){
 // From "aged" on, the request of an Owner is an undo. Any reply to it means the same.
 func TestNext(t *testing.T) {
 	replies := map[string]Step{"released": Released, "not held": NotHeld, "another lease": Lost, "unexpected": RepeatLater}
-	failures := map[string]error{"full": full, "denied": denied, "unsent": unsent, "unanswered": unanswered, "part": inside,
-		"wrong type": wrongType, "closed": closed}
+	failures := map[string]error{"full": full, "denied": denied, "unsent": errUnsent, "unanswered": errUnanswered, "part": inside,
+		"wrong type": wrongType, "closed": errClosed}
 	rows := strings.Split(strings.TrimSpace(`
 owner  | answer        | first     | refused  | ran apart | unanswered | ages      | aged      | part      | uncounted
 fresh  | released      | released  | released | released  | released   | released  | released  | released  | -
@@ -161,20 +161,20 @@ func TestStates(t *testing.T) {
 		undo      bool
 	}{
 		{"first", full, Sent, time.Hour, false},
-		{"first", unsent, Sent, time.Hour, false},
-		{"first", unanswered, Open, 10 * time.Second, false},
-		{"first", unanswered, Open, 10*time.Second + 1, true},
+		{"first", errUnsent, Sent, time.Hour, false},
+		{"first", errUnanswered, Open, 10 * time.Second, false},
+		{"first", errUnanswered, Open, 10*time.Second + 1, true},
 		{"first", nil, Open, 10 * time.Second, false},
 		{"first", nil, Open, 10*time.Second + 1, true},
 		{"first", inside, Unlatched, time.Second, true},
-		{"refused", unanswered, Open, time.Hour + 10*time.Second, false},
-		{"refused", unanswered, Open, time.Hour + 10*time.Second + 1, true},
+		{"refused", errUnanswered, Open, time.Hour + 10*time.Second, false},
+		{"refused", errUnanswered, Open, time.Hour + 10*time.Second + 1, true},
 		{"ran apart", full, Sent, time.Second, true},
 		{"unanswered", full, Open, 10 * time.Second, false},
-		{"unanswered", unanswered, Open, 10 * time.Second, false}, // the first request without an answer counts
-		{"unanswered", unanswered, Open, 10*time.Second + 1, true},
+		{"unanswered", errUnanswered, Open, 10 * time.Second, false}, // the first request without an answer counts
+		{"unanswered", errUnanswered, Open, 10*time.Second + 1, true},
 		{"unanswered", inside, Unlatched, 10 * time.Second, true},
-		{"part", unanswered, Unlatched, time.Hour, true},
+		{"part", errUnanswered, Unlatched, time.Hour, true},
 		{"uncounted", full, Uncounted, time.Hour, true},
 		{"uncounted", inside, Uncounted, time.Hour, true},
 	} {
@@ -204,11 +204,11 @@ func TestLatches(t *testing.T) {
 		{"part of both undos", []error{inside, inside, nil, nil}, []string{"1", "1", "2", "3", "1"}, Undone},
 		{"part of the last undo", []error{inside, nil, inside, nil, nil}, []string{"1", "1", "2", "1", "3", "1"}, Undone},
 		{"a refusal", []error{inside, full, nil, full, nil}, []string{"1", "1", "2", "2", "1", "1"}, Undone},
-		{"no answer", []error{unanswered, nil, nil}, []string{"1", "1", "1", "2"}, Undone},
-		{"no answer, then part", []error{unanswered, inside, nil, nil}, []string{"1", "1", "1", "2", "1"}, Undone},
-		{"no answer twice, each time part", []error{unanswered, inside, unanswered, inside, nil, nil, nil}, []string{"1", "1", "1", "2", "2", "3", "1", "2"}, Undone},
-		{"no answer under a new latch", []error{inside, unanswered, nil, nil, nil}, []string{"1", "1", "2", "2", "3", "1"}, Undone},
-		{"no answer under a former latch", []error{inside, nil, unanswered, inside, nil, nil}, []string{"1", "1", "2", "1", "1", "3", "1"}, Undone},
+		{"no answer", []error{errUnanswered, nil, nil}, []string{"1", "1", "1", "2"}, Undone},
+		{"no answer, then part", []error{errUnanswered, inside, nil, nil}, []string{"1", "1", "1", "2", "1"}, Undone},
+		{"no answer twice, each time part", []error{errUnanswered, inside, errUnanswered, inside, nil, nil, nil}, []string{"1", "1", "1", "2", "2", "3", "1", "2"}, Undone},
+		{"no answer under a new latch", []error{inside, errUnanswered, nil, nil, nil}, []string{"1", "1", "2", "2", "3", "1"}, Undone},
+		{"no answer under a former latch", []error{inside, nil, errUnanswered, inside, nil, nil}, []string{"1", "1", "2", "1", "1", "3", "1"}, Undone},
 	} {
 		c := Course{Owned: true}
 		made := 0
@@ -236,7 +236,7 @@ func TestLatches(t *testing.T) {
 // Without an Owner a release has one latch, also if a part has run.
 func TestLatchWithoutAnOwner(t *testing.T) {
 	c := Course{Latches: Latches{Latch: "1"}}
-	for _, err := range []error{unanswered, inside, full, inside} {
+	for _, err := range []error{errUnanswered, inside, full, inside} {
 		if c.Ask(begin) || c.Latch != "1" {
 			t.Errorf("the latch is %q", c.Latch)
 		}
