@@ -194,7 +194,6 @@ func (k *call) target(d decision, at target) target {
 		}
 		return target{node: k.c.nodeAt(d.addr), slot: at.slot}
 	case d.action == redial:
-		k.redialled = true
 		return target{node: k.c.redial(at.node), slot: at.slot}
 	}
 	return k.c.targetOf(at.slot)

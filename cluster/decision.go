@@ -133,6 +133,7 @@ func decide(a attempt) decision {
 		return d
 	}
 	d.after.failures++
+	d.after.redialled = a.redialled || d.changed
 	if d.after.redirects++; !redirected {
 		d.after.redirects = 0
 	}
