@@ -79,7 +79,8 @@ func (c *command) eachFlag(fn func(*flag.Flag)) {
 	common.VisitAll(fn)
 }
 
-// parse parses the arguments of a command. Flags may be before, between and behind the arguments, up to "--".
+// parse parses the arguments of a command. Flags may be before, between and behind the arguments, up to "--". Behind that is the program or, without
+// a program, arguments that may begin with "-".
 func (c *command) parse(words []string) (*invocation, error) {
 	own, common, in := c.flags()
 	all := flag.NewFlagSet(c.name, flag.ContinueOnError)
@@ -87,9 +88,9 @@ func (c *command) parse(words []string) (*invocation, error) {
 	add := func(f *flag.Flag) { all.Var(f.Value, f.Name, f.Usage) }
 	own.VisitAll(add)
 	common.VisitAll(add)
-	before, program := words, []string(nil)
+	before, behind := words, []string(nil)
 	if i := slices.Index(words, "--"); i >= 0 {
-		before, program = words[:i], words[i+1:]
+		before, behind = words[:i], words[i+1:]
 	}
 	for len(before) > 0 {
 		if err := all.Parse(before); errors.Is(err, flag.ErrHelp) {
@@ -101,7 +102,11 @@ func (c *command) parse(words []string) (*invocation, error) {
 			in.args, before = append(in.args, before[0]), before[1:]
 		}
 	}
-	in.program = program
+	if c.program {
+		in.program = behind
+	} else {
+		in.args = append(in.args, behind...)
+	}
 	return in, c.check(in)
 }
 
@@ -120,8 +125,6 @@ func (c *command) check(in *invocation) error {
 		return usageError("-o is text or json")
 	case c.program && len(in.program) == 0:
 		return usageError("the program is missing; write: lockwire %s %s", c.name, c.args)
-	case !c.program && len(in.program) > 0:
-		return usageError("nothing may follow --; write: lockwire %s %s", c.name, c.args)
 	case len(in.args) < c.least:
 		return usageError("an argument is missing; write: lockwire %s %s", c.name, c.args)
 	case len(in.args) > c.most && c.program:

@@ -17,7 +17,8 @@ commands:
 `
 
 const overviewEnd = `
-"lockwire help COMMAND" describes a command with examples.
+"lockwire help COMMAND" describes a command with examples. Names that begin with "-" go behind "--",
+where no program follows.
 
 The environment variable REDIS_URL names the server, with its password:
   redis://user:password@host:6379/0               one server; rediss:// with TLS

@@ -14,6 +14,7 @@ func TestServerShow(t *testing.T) {
 	s := redistest.Start(t, redistest.Options{})
 	do(t, s.URL(), "list").check(t, 0, "NAME")
 	do(t, s.URL(), "status", "job").check(t, 0, "job: free\n")
+	do(t, s.URL(), "status", "-o", "text", "--", "-job", "--other").check(t, 0, "-job: free\n", "--other: free\n")
 	s.Do("RPUSH", "todo", "text")
 	do(t, s.URL(), "status", "todo").check(t, 0, "todo: no lock: the key holds something else\n")
 	do(t, s.URL(), "wait", "todo").check(t, 1, "", "!todo: no lock: the key holds something else")
