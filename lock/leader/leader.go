@@ -110,13 +110,13 @@ func (e *election) term(ctx context.Context) (over bool, err error) {
 		unlock = nil // lost says the same
 	}
 	switch {
+	case cause == nil:
+		return true, errors.Join(err, lost, unlock)
 	case ctx.Err() != nil:
 		if errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx)) {
 			err = nil
 		}
 		return true, errors.Join(context.Cause(ctx), err, lost, unlock)
-	case cause == nil:
-		return true, errors.Join(err, lost, unlock)
 	}
 	e.warn("leadership lost", "reason", cause, "error", err)
 	return false, nil

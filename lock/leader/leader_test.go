@@ -218,6 +218,27 @@ func TestFunctionReturns(t *testing.T) {
 	}
 }
 
+// What the function has returned counts, also if the caller's context ends during the release.
+func TestContextEndsDuringTheRelease(t *testing.T) {
+	failed := errors.New("failed")
+	for _, want := range []error{nil, failed} {
+		inVirtualTime(t, func(t *testing.T, w *world) {
+			ctx, cancel := context.WithCancel(t.Context())
+			err := leader.Run(ctx, w.client(), "job", leader.Config{}, func(context.Context) error {
+				w.srv.Intercept(func(fakeredis.Cmd) fakeredis.Action {
+					cancel()
+					return fakeredis.Run()
+				})
+				return want
+			})
+			w.srv.Intercept(nil)
+			if err != want && !errors.Is(err, failed) || errors.Is(err, context.Canceled) {
+				t.Errorf("Run() = %v, want %v", err, want)
+			}
+		})
+	}
+}
+
 func TestPanic(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		defer func() {
