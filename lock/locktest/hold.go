@@ -69,8 +69,8 @@ func (h *Holder) Release() {
 //   - lock.ClientClosed: the Client is closed.
 //   - lock.PartLost: of a lease with Members, the first Member is lost by force, and the rest for this reason.
 //
-// Forced and Taken are for locks with a single owner. Of a lease with Members, Lose loses the first Member for any reason
-// but PartLost. For lock.ClockJump and lock.ClientClosed, the lease must be of a Client of this Server. Lose fails the test
+// Forced and Taken are for locks with a single owner. Of a lease with Members, Lose loses one Member for any reason but
+// PartLost, and the rest as a consequence. For lock.ClockJump and lock.ClientClosed, the lease must be of a Client of this Server. Lose fails the test
 // if the lease cannot be lost for the given reason.
 func (s *Server) Lose(lease *lock.Lease, reason lock.Reason) {
 	s.t.Helper()
@@ -78,9 +78,30 @@ func (s *Server) Lose(lease *lock.Lease, reason lock.Reason) {
 		s.t.Fatalf("locktest: Lose(%v): the lease is over: %v", reason, err)
 	}
 	if members := lease.Members(); len(members) > 0 {
-		s.losePart(members, reason)
+		s.loseMembers(members, reason)
 		return
 	}
+	s.lose(lease, reason)
+	s.wantLost([]*lock.Lease{lease}, reason)
+}
+
+// loseMembers loses the first of members, and all of them if reason is about a Client. Which one of these is told first is open.
+func (s *Server) loseMembers(members []*lock.Lease, reason lock.Reason) {
+	s.t.Helper()
+	if reason != lock.PartLost {
+		s.lose(members[0], reason)
+		s.wantLost(members, reason)
+		return
+	}
+	s.lose(members[0], lock.Forced)
+	s.wantLost(members[:1], lock.Forced)
+	for i := range members[1:] {
+		s.wantLost(members[1+i:2+i], lock.PartLost)
+	}
+}
+
+func (s *Server) lose(lease *lock.Lease, reason lock.Reason) {
+	s.t.Helper()
 	switch reason {
 	case lock.Forced, lock.Taken:
 		s.take(lease, reason == lock.Taken)
@@ -100,19 +121,6 @@ func (s *Server) Lose(lease *lock.Lease, reason lock.Reason) {
 		if p := s.processOf(lease); p != nil {
 			_ = p.locks.Close()
 		}
-	}
-	s.wantLost(lease, reason)
-}
-
-func (s *Server) losePart(members []*lock.Lease, reason lock.Reason) {
-	s.t.Helper()
-	if reason != lock.PartLost {
-		s.Lose(members[0], reason)
-		return
-	}
-	s.Lose(members[0], lock.Forced)
-	for _, m := range members[1:] {
-		s.wantLost(m, lock.PartLost)
 	}
 }
 
@@ -152,10 +160,11 @@ func (s *Server) processOf(lease *lock.Lease) *process {
 	return nil
 }
 
-func (s *Server) wantLost(lease *lock.Lease, reason lock.Reason) {
+// wantLost fails the test unless one of leases is lost for reason.
+func (s *Server) wantLost(leases []*lock.Lease, reason lock.Reason) {
 	s.t.Helper()
-	if err := lease.Err(); !lostFor(err, reason) {
-		s.t.Fatalf("locktest: Lose(%v): the lease cannot be lost like this: its Err() is %v%s", reason, err, needs(reason))
+	if !slices.ContainsFunc(leases, func(l *lock.Lease) bool { return lostFor(l.Err(), reason) }) {
+		s.t.Fatalf("locktest: Lose(%v): the lease cannot be lost like this: its Err() is %v%s", reason, leases[0].Err(), needs(reason))
 	}
 }
 

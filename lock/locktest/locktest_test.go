@@ -191,6 +191,28 @@ func TestLoseWithTheClient(t *testing.T) {
 	}
 }
 
+// All members are lost at once, and any of them may be told first.
+func TestLoseMembersWithTheClient(t *testing.T) {
+	for _, reason := range []lock.Reason{lock.ClockJump, lock.ClientClosed} {
+		for range 100 {
+			synctest.Test(t, func(t *testing.T) {
+				srv := locktest.NewServer(t)
+				locks := srv.Client(lock.Config{})
+				multi, err := lock.NewMulti(locks.Reentrant("a"), locks.Reentrant("b"), locks.Fenced("c"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				lease, err := multi.Lock(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				srv.Lose(lease, reason)
+				_ = lease.Unlock(t.Context())
+			})
+		}
+	}
+}
+
 func TestLose(t *testing.T) {
 	for _, reason := range []lock.Reason{
 		lock.Forced, lock.Taken, lock.Unreachable, lock.Expired, lock.ClockJump, lock.ClientClosed, lock.PartLost,
