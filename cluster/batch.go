@@ -26,7 +26,7 @@ import (
 //     refusal is then the reply, and the caller decides. A redirection that leads nowhere is an
 //     error.
 //
-// A batch that ends in WAIT or WAITAOF goes to the node of its first key as a whole, over an
+// A batch with WAIT or WAITAOF behind other commands goes to the node of its first key as a whole, over an
 // exclusive connection, because WAIT counts the replicas that have the preceding commands of its
 // connection. If no command was executed, the whole batch may be sent to another node.
 //

@@ -61,7 +61,7 @@ func (r Replicas) Send(ctx context.Context, cmd resp.Command) (resp.Value, error
 }
 
 // SendBatch is Cluster.SendBatch with replicas, one of each master concerned, for the slots of which the batch only
-// reads. A batch that ends in WAIT goes to the master.
+// reads. A batch with WAIT goes to the master.
 func (r Replicas) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value, error) {
 	if len(cmds) == 0 || waits(cmds) {
 		return r.c.SendBatch(ctx, cmds)

@@ -9,14 +9,23 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// waits reports whether cmds are a batch that ends in WAIT or WAITAOF. WAIT concerns the earlier
-// commands on the same connection.
+// waits reports whether cmds are a batch with WAIT or WAITAOF behind other commands. WAIT concerns the
+// earlier commands on the same connection.
 func waits(cmds []resp.Command) bool {
-	name := cmds[len(cmds)-1].Name()
-	return len(cmds) > 1 && (strings.EqualFold(name, "wait") || strings.EqualFold(name, "waitaof"))
+	for i := 1; i < len(cmds); i++ {
+		if isWait(&cmds[i]) {
+			return true
+		}
+	}
+	return false
 }
 
-// sendTogether sends a batch that ends in WAIT to the node of its first key, over an exclusive
+func isWait(cmd *resp.Command) bool {
+	name := cmd.Name()
+	return len(name) >= 4 && name[0]|' ' == 'w' && (strings.EqualFold(name, "wait") || strings.EqualFold(name, "waitaof"))
+}
+
+// sendTogether sends a batch with WAIT to the node of its first key, over an exclusive
 // connection. If the node has executed nothing, the whole batch is repeated, after a redirection on
 // the named node. Otherwise the refusals are returned as replies.
 func (c *Cluster) sendTogether(ctx context.Context, cmds []resp.Command) (_ []resp.Value, failed error) {
@@ -69,27 +78,21 @@ func (at target) together(ctx context.Context, cmds []resp.Command) ([]resp.Valu
 	}
 	sent := make([]resp.Command, 0, 2*len(cmds))
 	for i := range cmds {
-		if i < len(cmds)-1 {
-			sent = append(sent, asking)
-		}
-		sent = append(sent, cmds[i])
+		sent = append(sent, asking, cmds[i])
 	}
 	replies, err := at.node.pool.SendBatch(ctx, sent)
 	values := make([]resp.Value, 0, len(cmds))
 	for i := 1; i < len(replies); i += 2 {
 		values = append(values, replies[i])
 	}
-	if err != nil {
-		return values, err
-	}
-	return append(values, replies[len(replies)-1]), nil
+	return values, err
 }
 
-// refusedWhole returns the first refusal if a node refused every command with a key in front of WAIT, each for a reason
-// that goes away. Otherwise it returns nil.
+// refusedWhole returns the first refusal if a node refused every command with a key, each for a reason that goes away.
+// Otherwise it returns nil. WAIT does not count.
 func refusedWhole(cmds []resp.Command, values []resp.Value) (first error) {
-	for i := range len(cmds) - 1 {
-		if _, keyed, _ := firstKey(&cmds[i]); !keyed {
+	for i := range cmds {
+		if _, keyed, _ := firstKey(&cmds[i]); !keyed || isWait(&cmds[i]) {
 			continue
 		}
 		err := values[i].Err()

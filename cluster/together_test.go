@@ -17,7 +17,7 @@ import (
 // waiting returns cmds followed by a WAIT.
 func waiting(cmds ...resp.Command) []resp.Command { return append(cmds, resp.Cmd("WAIT", 1, 100)) }
 
-// If this program refuses a command, nothing of a batch that ends in WAIT is sent.
+// If this program refuses a command, nothing of a batch with WAIT is sent.
 func TestWaitRefused(t *testing.T) {
 	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
 		for name, cmd := range map[string]resp.Command{
@@ -32,18 +32,19 @@ func TestWaitRefused(t *testing.T) {
 	})
 }
 
-// A batch that ends in WAIT goes where its first command with a key leads, as a whole, if no command with a key was executed.
+// A batch with WAIT goes where its first command with a key leads, as a whole, if no command with a key was executed.
 func TestWaitIsRedirected(t *testing.T) {
 	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
 		for _, reply := range []string{"-ASK %d %s", "-MOVED %d %s"} {
 			f.answer(nodeA, "SET", fmt.Sprintf(reply, slotA, nodeB), 2)
-			values, err := c.SendBatch(t.Context(), waiting(resp.Cmd("ECHO", "first"), resp.Cmd("SET", keyA, 1), resp.Cmd("SET", keyA, 2)))
-			if err != nil || texts(values) != "first OK OK 0" {
+			batch := append(waiting(resp.Cmd("ECHO", "first"), resp.Cmd("SET", keyA, 1), resp.Cmd("SET", keyA, 2)), resp.Cmd("ECHO", "last"))
+			values, err := c.SendBatch(t.Context(), batch)
+			if err != nil || texts(values) != "first OK OK 0 last" {
 				t.Errorf("behind %s: %q, %v", reply, texts(values), err)
 			}
 		}
 		f.wantCounts("WAIT", 2, 2, 0)
-		f.wantCounts("ASKING", 0, 3, 0) // in front of each command but WAIT
+		f.wantCounts("ASKING", 0, 5, 0) // in front of each command
 	})
 }
 
@@ -143,7 +144,7 @@ func TestNoRepeatAfterMovedToItself(t *testing.T) {
 	}
 }
 
-// With conn.NoRepeat all refusals of a batch that ends in WAIT are learnt from, and not the first alone.
+// With conn.NoRepeat all refusals of a batch with WAIT are learnt from, and not the first alone.
 func TestNoRepeatLearnsFromAllRefusals(t *testing.T) {
 	for _, first := range []string{fmt.Sprintf("MOVED %d %s", slotA, nodeB), "CLUSTERDOWN Hash slot not served"} {
 		bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {

@@ -9,9 +9,9 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// sendAcked sends a batch that ends in WAIT over an exclusive connection.
+// sendAcked sends a batch with WAIT over an exclusive connection.
 //
-//   - If the server refuses all commands before the WAIT and executes none, sendAcked repeats the batch as a whole,
+//   - If the server refuses all commands but WAIT and executes none, sendAcked repeats the batch as a whole,
 //     within the limits of Config.Retry.
 //   - If another master is known when the answer arrives, the outcome is uncertain: the replicas counted by WAIT may
 //     follow the new master.

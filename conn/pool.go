@@ -99,8 +99,8 @@ func (p *Pool) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
 // Config.Retry, and never changes the order. A refused command before an executed command is not repeated; the refusal
 // is its reply. If the connection fails, SendBatch returns the error and the known replies of the first commands.
 //
-// A batch that ends in WAIT or WAITAOF borrows an exclusive connection, like With. SendBatch then repeats the batch
-// as a whole, and only if the server executed none of the commands before the WAIT. A batch whose answer would come too
+// A batch with WAIT or WAITAOF behind other commands borrows an exclusive connection, like With. SendBatch then repeats
+// the batch as a whole, and only if the server executed no other command. A batch whose answer would come too
 // late may not be sent at all: see [Leaves].
 func (p *Pool) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value, error) {
 	if len(cmds) == 0 {
@@ -109,7 +109,7 @@ func (p *Pool) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value
 	if i, err := refuseAny(cmds, sharedBatch); err != nil {
 		return nil, refusalOf(p.cfg.Addr, cmds, i, err)
 	}
-	if endsInWait(cmds) {
+	if hasWait(cmds) {
 		return p.sendAcked(ctx, cmds)
 	}
 	ctx, traced := p.cfg.Trace.enter(ctx, request{Commands: cmds})

@@ -157,7 +157,7 @@ type lending struct {
 	lent    int       // includes connections being drained
 	dialing int
 	queue   list.List     // of *borrower, first come first served
-	ackTime time.Duration // typical time of a batch that ends in WAIT
+	ackTime time.Duration // typical time of a batch with WAIT
 }
 
 // member is an exclusive connection, and the owner of its link. The Pool's mu guards all fields except l.

@@ -185,7 +185,7 @@ func refuseAny(cmds []resp.Command, c carrier) (int, error) {
 		if r == asks && i == len(cmds)-1 && c == sharedBatch {
 			return i, errAsking
 		}
-		if r == blocks && c == sharedBatch && i == len(cmds)-1 && endsInWait(cmds) {
+		if r == blocks && c == sharedBatch && i > 0 && isWait(cmds[i].Name()) {
 			continue // SendBatch sends such a batch over an exclusive connection
 		}
 		if err := r.refuse(c); err != nil {
@@ -254,15 +254,20 @@ func refusal(addr string, q request, err error) error {
 	return &Error{Op: op, Addr: addr, Err: r}
 }
 
-// endsInWait reports whether cmds are a batch that ends in WAIT or WAITAOF. WAIT delays all commands behind it and
-// counts the writes before it on the same connection. SendBatch therefore sends such a batch undivided over an
+// hasWait reports whether cmds are a batch with WAIT or WAITAOF behind other commands. WAIT delays all commands behind it
+// and counts the writes before it on the same connection. SendBatch therefore sends such a batch undivided over an
 // exclusive connection.
-func endsInWait(cmds []resp.Command) bool {
-	return len(cmds) > 1 && isWait(cmds[len(cmds)-1].Name())
+func hasWait(cmds []resp.Command) bool {
+	for i := 1; i < len(cmds); i++ {
+		if isWait(cmds[i].Name()) {
+			return true
+		}
+	}
+	return false
 }
 
 func isWait(name string) bool {
-	return strings.EqualFold(name, "wait") || strings.EqualFold(name, "waitaof")
+	return len(name) >= 4 && name[0]|' ' == 'w' && strings.EqualFold(name, "wait") || strings.EqualFold(name, "waitaof")
 }
 
 // setWait sets q.Wait to the sum of the timeouts in the blocking commands of q, and q.Blocks if there are any. WAIT and

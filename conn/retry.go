@@ -18,7 +18,7 @@ type contextKey uint8
 const NoTryAgain contextKey = 0
 
 // Leaves is the key of a context value, a time.Time: the time from which the caller no longer needs the answer. It may
-// differ from the context's deadline. A Pool does not send a batch that ends in WAIT if recent batches took longer than
+// differ from the context's deadline. A Pool does not send a batch with WAIT if recent batches took longer than
 // the time left, and another caller waits for a connection. The call then waits for the end of its context, and the
 // error is ErrNotSent.
 const Leaves contextKey = 1
@@ -110,13 +110,13 @@ func refusedTail(cmds []resp.Command, values []resp.Value) (n int, why error) {
 	return n, why
 }
 
-// refusedAll returns the reason if the server executed none of the commands before the last, and nil otherwise.
-// Commands that only ask about the server do not count.
+// refusedAll returns the reason if the server executed none of cmds, and nil otherwise. WAIT and commands that only ask
+// about the server do not count.
 func refusedAll(cmds []resp.Command, values []resp.Value) error {
 	var first error
-	for i := range len(cmds) - 1 {
+	for i := range cmds {
 		switch strings.ToUpper(cmds[i].Name()) {
-		case "INFO", "CLUSTER", "SCRIPT", "ASKING":
+		case "INFO", "CLUSTER", "SCRIPT", "ASKING", "WAIT", "WAITAOF":
 			continue
 		}
 		err := values[i].Err()

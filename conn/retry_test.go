@@ -358,7 +358,7 @@ func TestSafeToRetry(t *testing.T) {
 	}
 }
 
-// A batch that ends in WAIT is one call, with the names of its commands.
+// A batch with WAIT is one call, with the names of its commands.
 func TestTraceOfAckedBatch(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 		var ends []conn.CommandEnd

@@ -115,7 +115,7 @@ func (w *world) attachedLater(replicas, later []string, came int) {
 		if section == "stats" {
 			return statsOf(arrivals)
 		}
-		text := fmt.Sprintf("# Replication\r\nrole:master\r\nconnected_slaves:%d\r\n", len(replicas))
+		text := fmt.Sprintf("# Replication\r\nrole:master\r\nmaster_replid:1\r\nconnected_slaves:%d\r\n", len(replicas))
 		for i, replica := range replicas {
 			if !strings.HasPrefix(replica, "ip=") {
 				replica = "ip=10.0.0.2,port=6379," + replica

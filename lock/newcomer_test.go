@@ -32,6 +32,7 @@ func TestNewcomerDoesNotAcknowledge(t *testing.T) {
 		"one came, and synchronizes":     {oneAway, []string{other + live}, []string{syncing, other + live}, 1, 0, 1},
 		"one synchronizes all the while": {oneAway, []string{syncing, other + live}, []string{syncing, other + live}, 0, 0, 1},
 		"one is silent all the while":    {oneAway, []string{lagging, other + live}, []string{lagging, other + live}, 0, 0, 1},
+		"one has left, and one has come": {conn.Succession{Replicas: 1}, []string{other + live}, []string{live}, 1, 1, 0},
 		"both are there":                 {oneAway, []string{other + live}, []string{other + live}, 0, 0, 1},
 	} {
 		t.Run(name, func(t *testing.T) {

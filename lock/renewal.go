@@ -204,7 +204,7 @@ func (r renewals) askEach(ctx context.Context, leases []*Lease, ms int64) []answ
 	return known
 }
 
-// askElsewhere asks again, slot by slot, for leases that a server has redirected: a batch that ends in WAIT follows no redirection of a part.
+// askElsewhere asks again, slot by slot, for leases that a server has redirected: a batch with WAIT follows no redirection of a part.
 // Requests of the watchdog return at once, as the watchdog follows redirections itself.
 func (r renewals) askElsewhere(ctx context.Context, answers []answer, ms int64) {
 	if ctx.Value(conn.NoRepeat) == true {

@@ -19,9 +19,6 @@ const (
 	lagMax = 2
 	// firstAck is the time within which a replica with all the data has acknowledged something: a replica with a longer lag is silent.
 	firstAck = (lagMax + 1) * time.Second
-	// arrival is the minimum time between the connection of a new replica and its first acknowledgement, with hardly any data. Less would cost each
-	// request in a slow network a further round trip.
-	arrival = 500 * time.Millisecond
 )
 
 // sections are the commands for a headcount. The arrivals come first: a replica that comes between the two replies is counted now, and is
@@ -50,6 +47,20 @@ type arrivals struct {
 	full, partial int    // with all data, and with the last changes only
 }
 
+// parseArrivals decodes a reply to INFO stats.
+func parseArrivals(stats string) (a arrivals) {
+	a.full, _ = strconv.Atoi(InfoLine(stats, "sync_full"))
+	a.partial, _ = strconv.Atoi(InfoLine(stats, "sync_partial_ok"))
+	return a
+}
+
+// last reports whether no replica has come since a, by the reply to a later INFO stats.
+func (a arrivals) last(stats resp.Value) bool {
+	text, err := stats.Text()
+	later := parseArrivals(text)
+	return err == nil && a.data != "" && later.full == a.full && later.partial == a.partial
+}
+
 // parseHeadcount decodes the replies to sections.
 func parseHeadcount(replies []resp.Value) (h headcount, err error) {
 	stats, err := replies[0].Text()
@@ -60,10 +71,9 @@ func parseHeadcount(replies []resp.Value) (h headcount, err error) {
 	if err = errors.Join(replies[1].Err(), err); err != nil {
 		return h, fmt.Errorf("INFO replication: %w", err)
 	}
-	if full := InfoLine(stats, "sync_full"); full != "" {
+	if InfoLine(stats, "sync_full") != "" {
+		h.arrivals = parseArrivals(stats)
 		h.arrivals.data = InfoLine(text, "master_replid")
-		h.arrivals.full, _ = strconv.Atoi(full)
-		h.arrivals.partial, _ = strconv.Atoi(InfoLine(stats, "sync_partial_ok"))
 	}
 	err = h.parseReplicas(text)
 	return h, err

@@ -175,7 +175,8 @@ type Acked struct {
 	answered    time.Time
 	acked       int64                     // number of acknowledgements
 	failed      error                     // error of WAIT
-	info        [len(sections)]resp.Value // replies to sections
+	info        [len(sections)]resp.Value // replies to sections, before WAIT
+	behind      resp.Value                // reply to the first of sections, behind WAIT
 	identity    string                    // of the server, comparable with Succession.Master
 	identityErr error                     // why identity is unknown
 }
@@ -305,8 +306,12 @@ func (d *Acked) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Valu
 	if !d.leaves.IsZero() {
 		ctx = context.WithValue(ctx, conn.Leaves, d.leaves)
 	}
+	sent = append(sent, resp.Cmd("WAIT", d.need, wait).On(d.hold.Name))
+	if d.r.acks.Exact == 0 {
+		sent = append(sent, sections[0])
+	}
 	asked := time.Now()
-	replies, err := d.r.server.Doer.SendBatch(ctx, append(sent, resp.Cmd("WAIT", d.need, wait).On(d.hold.Name)))
+	replies, err := d.r.server.Doer.SendBatch(ctx, sent)
 	if err != nil {
 		return replies[:min(n, len(replies))], err
 	}
@@ -331,17 +336,19 @@ func (d *Acked) note(asked time.Time, replies []resp.Value, ran bool) {
 	if d.ran && !ran {
 		return
 	}
-	last, before := replies[len(replies)-1], d.identity
-	got, _ := last.Int()
+	before := d.identity
 	if d.r.acks.Exact == 0 {
 		d.info = [len(sections)]resp.Value(replies)
 		d.identity, d.identityErr = d.r.server.identityIn(replies[len(sections)])
+		d.behind, replies = replies[len(replies)-1], replies[len(sections)+1:]
 	}
+	acked := replies[0]
+	got, _ := acked.Int()
 	if d.ran {
 		got = min(got, d.acked)
 		d.twoServers = d.twoServers || d.identity != before
 	}
-	d.asked, d.answered, d.acked, d.failed, d.ran = asked, time.Now(), got, last.Err(), ran
+	d.asked, d.answered, d.acked, d.failed, d.ran = asked, time.Now(), got, acked.Err(), ran
 }
 
 // identityIn returns the identity in the reply of a server, comparable with Succession.Master.
@@ -390,7 +397,8 @@ func (d *Acked) required(ctx context.Context) (need int, err error) {
 //   - An earlier answer of the other nodes is enough if the server has all their replicas, and no replica has come or gone since the last
 //     count. Otherwise one of them may have replaced the server by now, and the nodes are asked again.
 //   - After a change all sentinels are asked: a sentinel may not have heard of a replica that another one promotes.
-//   - If replicas are missing or the reply came late, newcomers may have acknowledged in place of candidates: they are subtracted from acked.
+//   - If replicas are missing, or one has come before the end of WAIT, newcomers may have acknowledged in place of candidates: they are subtracted
+//     from acked.
 func (d *Acked) count(ctx context.Context) (n int, bare bool, err error) {
 	h, err := parseHeadcount(d.info[:])
 	if err != nil {
@@ -416,7 +424,7 @@ func (d *Acked) count(ctx context.Context) (n int, bare bool, err error) {
 		}
 		n = d.r.candidates(h, s)
 	}
-	if n > 0 && (len(h.live) < n || len(h.syncing) > 0 || s.Away > 0 || d.answered.Sub(d.asked) > arrival) {
+	if n > 0 && (len(h.live) < n || len(h.syncing) > 0 || s.Away > 0 || !h.arrivals.last(d.behind)) {
 		after, err := d.headcount(ctx)
 		if err != nil {
 			return n, false, err
