@@ -167,7 +167,7 @@ func (r *Redlock) lock(ctx context.Context, c redlockCall) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	lease, err := r.contend(ctx, c, leave, refused)
+	lease, err := r.contend(ctx, c, leave, waited{since: since, refused: refused})
 	if err != nil {
 		leave()
 	}
@@ -187,6 +187,9 @@ func (r *Redlock) TryLock(ctx context.Context, opts ...Option) (*Lease, error) {
 // tryLock is TryLock for a checked call.
 func (r *Redlock) tryLock(ctx context.Context, c redlockCall) (*Lease, error) {
 	leave, ok := r.gate().TryEnter(r.key())
+	if failure := r.gate().Failure(r.key(), nil); !ok && errors.Is(failure, ErrNoQuorum) { // of a caller in front, moments ago
+		return nil, failure
+	}
 	if !ok {
 		return nil, r.refusal()
 	}
@@ -292,9 +295,9 @@ func (r *Redlock) enter(ctx context.Context) (leave func(), refused bool, err er
 	since := time.Now()
 	select {
 	case <-turn:
-		return leave, r.gate().Failure(r.key()) == nil, nil
+		return leave, r.gate().Failure(r.key(), turn) == nil, nil
 	case <-ctx.Done():
-		failure := r.gate().Failure(r.key())
+		failure := r.gate().Failure(r.key(), turn)
 		err = r.gaveUp(ctx, waited{since: since, refused: failure == nil, failure: failure})
 	case <-first.done:
 		err = ErrClosed
@@ -303,18 +306,16 @@ func (r *Redlock) enter(ctx context.Context) (leave func(), refused bool, err er
 	return nil, false, err
 }
 
-// contend asks the servers until a majority grants the lock. The lease calls leave at its end. refused: another caller
-// wants the lock or has it.
-func (r *Redlock) contend(ctx context.Context, c redlockCall, leave func(), refused bool) (*Lease, error) {
+// contend asks the servers until a majority grants the lock. The lease calls leave at its end. past is the wait in line.
+func (r *Redlock) contend(ctx context.Context, c redlockCall, leave func(), past waited) (*Lease, error) {
 	first := r.nodes[0].client
 	first.counters.waiting.Add(1)
 	defer first.counters.waiting.Add(-1)
 	l := r.listen()
 	defer l.close()
 	var failing time.Time
-	past := waited{since: time.Now(), refused: refused}
 	if deadline, ok := ctx.Deadline(); ok {
-		l.question = lastQuestion(deadline, past.since)
+		l.question = lastQuestion(deadline, time.Now())
 	}
 	if r.pauseAfterStreak(ctx) != nil {
 		past.refused = true // others want the lock

@@ -130,3 +130,65 @@ func TestPauseForOthersIsARefusal(t *testing.T) {
 		f[0].sleep(time.Minute)
 	})
 }
+
+// A caller in line behind a holder of its process has been refused, also if the servers stop answering before its context ends: an answer
+// during the wait is an answer.
+func TestRefusedInLineBeforeTheServersFellSilent(t *testing.T) {
+	inFleet(t, 3, func(t *testing.T, f fleet) {
+		r := f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, false)
+		lease := lockRed(t, r)
+		var calls sync.WaitGroup
+		for _, lasts := range []time.Duration{20 * time.Second, 19 * time.Second} { // the first comes to the front, the second stays behind
+			calls.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), lasts)
+				defer cancel()
+				_, err := r.Lock(ctx)
+				refusal, ok := errors.AsType[*lock.NotAcquiredError](err)
+				if !errors.Is(err, lock.ErrNotAcquired) || !ok || refusal.Waited < lasts-time.Second {
+					t.Errorf("Lock() for %v = %v, want ErrNotAcquired after so long", lasts, err)
+				}
+			})
+			f[0].sleep(time.Millisecond)
+		}
+		f[0].sleep(9 * time.Second)
+		for _, w := range f[1:] {
+			w.srv.Refuse(true)
+			w.srv.KillConns(nil)
+		}
+		_ = lease.Unlock(t.Context())
+		calls.Wait()
+		for _, w := range f[1:] {
+			w.srv.Refuse(false)
+		}
+		f[0].sleep(time.Minute)
+	})
+}
+
+// TryLock beside a caller of its process whose ballots have no answer has not been refused by anybody.
+func TestTryLockBesideACallerWithoutAnAnswer(t *testing.T) {
+	inFleet(t, 3, func(t *testing.T, f fleet) {
+		r := f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, false)
+		mustUnlock(t, lockRed(t, r))
+		for _, w := range f {
+			w.srv.Refuse(true)
+			w.srv.KillConns(nil)
+		}
+		_, err := r.TryLock(t.Context())
+		wantErr(t, "TryLock() alone", err, lock.ErrNoQuorum)
+		var calls sync.WaitGroup
+		calls.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			_, _ = r.Lock(ctx)
+		})
+		f[0].sleep(5 * time.Second)
+		if _, err := r.TryLock(t.Context()); errors.Is(err, lock.ErrNotAcquired) {
+			t.Errorf("TryLock() = %v, want another error than ErrNotAcquired", err)
+		}
+		calls.Wait()
+		for _, w := range f {
+			w.srv.Refuse(false)
+		}
+		f[0].sleep(time.Minute)
+	})
+}

@@ -15,8 +15,13 @@ type Gates[K comparable] struct {
 
 // line is the admitted caller of a lock and the callers behind.
 type line struct {
-	callers []chan struct{} // the first channel is closed and its caller admitted
-	failure error           // of the last attempt of an admitted caller; nil after an answer
+	callers []*caller // the first one is admitted
+	failure error     // of the last attempt of an admitted caller; nil after an answer
+}
+
+type caller struct {
+	turn     chan struct{} // closed once admitted
+	answered bool          // an admitted caller has had an answer while this one was in the line, or just before
 }
 
 // Enter puts the caller at the end of the line. turn closes when the caller is admitted. leave removes the caller
@@ -45,38 +50,46 @@ var errUnanswered = errors.New("the caller in front has no answer yet")
 func (g *Gates[K]) Note(key K, failure error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if l := g.lines[key]; l != nil {
-		l.failure = failure
+	l := g.lines[key]
+	if l == nil {
+		return
+	}
+	l.failure = failure
+	for _, c := range l.callers {
+		c.answered = c.answered || failure == nil
 	}
 }
 
-// Failure returns the record of Note for a caller in the line. The record lasts until the line is empty.
-func (g *Gates[K]) Failure(key K) error {
+// Failure returns the last record of Note for the caller in the line with a turn: nil if there has been an answer since just before its
+// Enter, even if later attempts have failed.
+func (g *Gates[K]) Failure(key K, turn <-chan struct{}) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if l := g.lines[key]; l != nil {
-		return l.failure
+	l := g.lines[key]
+	if l == nil || slices.ContainsFunc(l.callers, func(c *caller) bool { return c.turn == turn && c.answered }) {
+		return nil
 	}
-	return nil
+	return l.failure
 }
 
 func (g *Gates[K]) enterLocked(key K) (<-chan struct{}, func()) {
 	if g.lines == nil {
 		g.lines = make(map[K]*line)
 	}
-	own := make(chan struct{})
 	l := g.lines[key]
 	if l == nil {
 		l = &line{failure: errUnanswered}
 		g.lines[key] = l
-		close(own)
 	}
-	l.callers = append(l.callers, own)
-	return own, func() { g.leave(key, own) }
+	own := &caller{turn: make(chan struct{}), answered: l.failure == nil}
+	if l.callers = append(l.callers, own); len(l.callers) == 1 {
+		close(own.turn)
+	}
+	return own.turn, func() { g.leave(key, own) }
 }
 
 // leave has no effect at the second call.
-func (g *Gates[K]) leave(key K, own chan struct{}) {
+func (g *Gates[K]) leave(key K, own *caller) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	l := g.lines[key]
@@ -92,7 +105,7 @@ func (g *Gates[K]) leave(key K, own chan struct{}) {
 	case len(l.callers) == 0:
 		delete(g.lines, key)
 	case i == 0:
-		close(l.callers[0])
+		close(l.callers[0].turn)
 	}
 }
 

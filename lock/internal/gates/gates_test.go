@@ -45,27 +45,37 @@ func TestOrder(t *testing.T) {
 	leave()
 }
 
-// The callers behind learn why the caller in front has no answer, as long as somebody is in the line.
+// The callers behind learn why the caller in front has no answer, as long as somebody is in the line, and remember an answer.
 func TestFailure(t *testing.T) {
 	var g Gates[string]
-	_, leaveFirst := g.Enter("a")
-	_, leaveSecond := g.Enter("a")
-	if g.Failure("a") == nil {
+	first, leaveFirst := g.Enter("a")
+	second, leaveSecond := g.Enter("a")
+	if g.Failure("a", second) == nil {
 		t.Error("an answer is known before the first one")
 	}
 	g.Note("a", io.EOF)
 	leaveFirst()
-	if err := g.Failure("a"); err != io.EOF {
+	if err := g.Failure("a", second); err != io.EOF {
 		t.Errorf("Failure() = %v, want %v", err, io.EOF)
 	}
 	g.Note("a", nil)
-	if err := g.Failure("a"); err != nil {
-		t.Errorf("Failure() after an answer = %v", err)
+	third, leaveThird := g.Enter("a")
+	g.Note("a", io.EOF)
+	fourth, leaveFourth := g.Enter("a")
+	for i, turn := range []<-chan struct{}{second, third} {
+		if err := g.Failure("a", turn); err != nil {
+			t.Errorf("%d: Failure() after an answer = %v", i, err)
+		}
+	}
+	if err := g.Failure("a", fourth); err != io.EOF {
+		t.Errorf("Failure() of a later caller = %v, want %v", err, io.EOF)
 	}
 	leaveSecond()
+	leaveThird()
+	leaveFourth()
 	g.Note("a", nil) // too late
-	_, leave := g.Enter("a")
-	if g.Failure("a") == nil || g.Failure("b") != nil {
+	again, leave := g.Enter("a")
+	if g.Failure("a", again) == nil || g.Failure("b", first) != nil {
 		t.Error("the record of an empty line is left")
 	}
 	leave()
