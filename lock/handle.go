@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/lockwire/lockwire/lock/internal/bounds"
 	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/resp"
@@ -205,32 +206,47 @@ func (h *Handle) loseForced(holds []*Lease) {
 // announcements limits the requests for an announcement, which a client may hear more than once.
 const announcements = 3
 
-// announceForced announces a forced unlock to all clients, in the background after the end of ctx. In a cluster the lock's node does, having just
-// answered: another may hang. If the announcement fails, the holder learns of the unlock at its next renewal, or at the end of the lease.
+// announceForced announces a forced unlock to all clients, in the background after the end of ctx. If the announcement fails, the holder
+// learns of the unlock at its next renewal, or at the end of the lease.
 func (c *Client) announceForced(ctx context.Context, name, kind string) {
-	var err error
-	for n := 0; n < announcements && ctx.Err() == nil; n++ {
-		_, err = c.server.Send(remote.Patient(ctx), resp.Cmd(remote.PlainPublish, kinds.ForcedChannel, name).On(name))
-		if err == nil {
-			return
-		}
-		if !remote.Uncertain(err) {
-			break
-		}
-	}
+	err := c.publishForced(ctx, name)
 	switch {
-	case c.life.Err() != nil:
+	case err == nil:
 	case ctx.Err() != nil:
-		c.background(func() { c.announceForced(c.life, name, kind) })
+		c.background(func() { c.announceLater(name, kind) })
 	default:
-		c.log.WarnOf(name, kind, "", "a holder is not told at once that its lock was freed by force", "error", err)
+		c.warnUntold(name, kind, err)
 	}
 }
 
-// announceUnsure announces a forced unlock without an answer: at once, and again when its request can take effect no more.
-func (c *Client) announceUnsure(name, kind string) {
-	c.announceForced(c.life, name, kind)
-	if c.sleep(c.life, remote.Arrival) == nil {
-		c.announceForced(c.life, name, kind)
+// publishForced publishes the name of a lock freed by force. In a cluster the lock's node does, having just answered: another may hang.
+func (c *Client) publishForced(ctx context.Context, name string) error {
+	err := ctx.Err()
+	for n := 0; n < announcements && ctx.Err() == nil; n++ {
+		_, err = c.server.Send(remote.Patient(ctx), resp.Cmd(remote.PlainPublish, kinds.ForcedChannel, name).On(name))
+		if err == nil || !remote.Uncertain(err) {
+			break
+		}
 	}
+	return err
+}
+
+func (c *Client) warnUntold(name, kind string, err error) {
+	c.log.WarnOf(name, kind, "", "a holder is not told at once that its lock was freed by force", "error", err)
+}
+
+// announceLater is announceForced without a caller. A Close of the client leaves it the time of a release.
+func (c *Client) announceLater(name, kind string) {
+	ctx, done := c.bounds.TaskContext(context.Background(), bounds.Max)
+	defer done()
+	if err := c.publishForced(ctx, name); err != nil {
+		c.warnUntold(name, kind, err)
+	}
+}
+
+// announceUnsure announces a forced unlock without an answer: at once, and again when its request can take effect no more, or at Close.
+func (c *Client) announceUnsure(name, kind string) {
+	c.announceLater(name, kind)
+	_ = c.sleep(c.life, remote.Arrival)
+	c.announceLater(name, kind)
 }

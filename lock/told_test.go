@@ -124,3 +124,35 @@ func TestLossIsToldOnceTheRightIsBack(t *testing.T) {
 		}
 	}
 }
+
+// ForceUnlock whose context ends before the announcement announces all the same, even if the client is closed at once, as a process does at
+// its end: Close has a second for it.
+func TestForcedIsToldThoughTheForcingClientCloses(t *testing.T) {
+	for _, force := range forcings {
+		inVirtualTime(t, func(t *testing.T, w *world) {
+			lease := mustLock(t, w.listening(), "job", lock.For(time.Hour))
+			w.sleep(time.Second)
+			forcing := w.client(lock.Config{})
+			ctx, cancel := context.WithCancel(t.Context())
+			w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+				if isScript(cmd, force.script) {
+					time.AfterFunc(50*time.Millisecond, cancel) // before the answer of the announcement
+				}
+				if cmd.Name == "PUBLISH" && cmd.Args[1] == kinds.ForcedChannel && ctx.Err() == nil {
+					return fakeredis.Delay(100*time.Millisecond, fakeredis.Close())
+				}
+				return fakeredis.Run()
+			})
+			did, err := force.unlock(ctx, forcing, lease.Owner())
+			if !did || err != nil {
+				t.Fatal(did, err)
+			}
+			began := time.Now()
+			if err := forcing.Close(); err != nil || time.Since(began) > time.Second {
+				t.Errorf("Close() = %v after %v", err, time.Since(began))
+			}
+			w.sleep(2 * time.Second)
+			lostBecause(t, lease.Err(), lock.Forced)
+		})
+	}
+}
