@@ -220,10 +220,17 @@ func (l *Lease) confirmed(count int64) {
 	}
 }
 
-// lostToAnother reports whether l is a lost lease of a group, and other leases of its Owner have some of the values: the server cannot tell
-// the holds of an owner apart.
+// lostToAnother reports whether l is a lease of a group lost at the server, and other leases of its Owner have some of the values: the server
+// cannot tell the holds of an owner apart.
 func (l *Lease) lostToAnother() bool {
-	return l.state != nil && l.target.values != "" && l.now().lost != nil && len(l.client.table.otherLeases(l.target, l.state, l)) > 0
+	if l.state == nil || l.target.values == "" {
+		return false
+	}
+	switch lost := l.now().lost; {
+	case lost == nil, (lost.Reason == HeldTooLong || lost.Reason == ClientClosed) && time.Now().Before(l.serverEnd()): // lost to the holder only
+		return false
+	}
+	return len(l.client.table.otherLeases(l.target, l.state, l)) > 0
 }
 
 // validReply reports whether count is a valid reply to a release: a waiting if the lock is free, or 0 if the owner has further holds.

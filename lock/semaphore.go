@@ -215,6 +215,7 @@ type change struct {
 	gives       bool          // gives something back: changes of this sort may be made in any order
 	master      master        // the server before the first request
 	unsure      bool          // a request had no reply, and may still arrive
+	mayHaveRun  bool          // a request has had no answer
 	lastMoment  int64         // the latest time at which a request is valid, by the server's clock, in ms
 	outcome     int64         // once answered
 }
@@ -261,7 +262,11 @@ func (h *Handle) makeChange(ctx context.Context, operation string, givesBack boo
 	}
 	select {
 	case <-j.Done():
-		return x.outcome, j.Outcome()
+		err := j.Outcome()
+		if err != nil && x.mayHaveRun && !errors.Is(err, ErrUncertain) { // only the last request was refused
+			err = fmt.Errorf("%w: %w", ErrUncertain, err)
+		}
+		return x.outcome, err
 	case <-ctx.Done():
 		return 0, x.client.about(x.target.name, fmt.Errorf("%w: %w", ErrUncertain, err))
 	}
@@ -306,6 +311,7 @@ func (x *change) send(ctx context.Context) error {
 	v, err := x.client.scripts.RunInTime(remote.Patient(ctx), x.target.name, x.call)
 	if err != nil {
 		x.unsure = remote.Uncertain(err) && !netfail.DeniedInside(err)
+		x.mayHaveRun = x.unsure
 		return err
 	}
 	return x.answered(v)
@@ -416,8 +422,11 @@ func (a *changeAgain) Answered(resp.Value, bool) cleanup.Result {
 func (x *change) Name() string                { return x.target.name }
 func (x *change) Rank() cleanup.Rank          { return cleanup.Change }
 func (x *change) background() (Change, *kind) { return BackgroundChange, x.target.kind }
-func (x *change) Unsure(error)                { x.unsure = true }
-func (x *change) Call() *remote.Call          { return x.call(x.client.clocks.LastMoment(x.target.name)) }
+func (x *change) Unsure(err error) {
+	x.unsure, x.mayHaveRun = true, x.mayHaveRun || !netfail.DeniedInside(err)
+}
+
+func (x *change) Call() *remote.Call { return x.call(x.client.clocks.LastMoment(x.target.name)) }
 
 // Needed ends a change if the server may no longer recognize a repeat, including time asleep.
 func (x *change) Needed() (left bool, outcome error) {

@@ -1,0 +1,70 @@
+package lock_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/lock"
+)
+
+// Unlock works after Close, and of a lease lost by AtMost, also beside another hold of the Owner.
+func TestUnlockOfAGroupsHoldLostHere(t *testing.T) {
+	for name, of := range map[string]func(c *lock.Client) goldenLock{
+		"reentrant":   func(c *lock.Client) goldenLock { return c.Reentrant("job") },
+		"fastermulti": func(c *lock.Client) goldenLock { return c.FasterMulti("job", "a", "b") },
+	} {
+		t.Run(name+" Close", func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				c := w.client(lock.Config{})
+				owner := lock.As(c.NewOwner())
+				outer, inner := mustHave(t, of(c), owner), mustHave(t, of(c), owner)
+				if err := c.Close(); err != nil {
+					t.Fatal(err)
+				}
+				if err := inner.Unlock(t.Context()); err != nil {
+					t.Errorf("Unlock() = %v", err)
+				}
+				if err := outer.Unlock(t.Context()); err != nil {
+					t.Errorf("Unlock() of the outer = %v", err)
+				}
+			})
+		})
+		t.Run(name+" AtMost", func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				c := w.client(lock.Config{})
+				owner := lock.As(c.NewOwner())
+				outer, inner := mustHave(t, of(c), owner), mustHave(t, of(c), owner, lock.AtMost(2*time.Second))
+				w.sleep(3 * time.Second)
+				if err := inner.Unlock(t.Context()); err != nil {
+					t.Errorf("Unlock() = %v", err)
+				}
+				mustUnlock(t, outer)
+			})
+		})
+	}
+}
+
+// A change that may have been made is uncertain, also if its repeat is refused: "a further Release" would add the permits twice.
+func TestChangeRefusedBehindARequestWithoutAnAnswer(t *testing.T) {
+	for _, refusal := range []string{"NOPERM no right to do so", "WRONGTYPE no number"} {
+		inVirtualTime(t, func(t *testing.T, w *world) {
+			c := w.client(lock.Config{})
+			w.setPermits(c)
+			n := 0
+			w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+				if !isScriptOf("semaphore", cmd, "add") {
+					return fakeredis.Run()
+				}
+				if n++; n == 1 {
+					return fakeredis.RunThenClose()
+				}
+				return fakeredis.Reply("-" + refusal + "\r\n")
+			})
+			err := c.Semaphore("permits").Release(t.Context(), 1)
+			wantErr(t, "Release()", err, lock.ErrUncertain)
+			w.srv.Intercept(nil)
+			w.sleep(time.Minute)
+		})
+	}
+}
