@@ -116,7 +116,7 @@ func (c *Conn) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value
 	if len(cmds) == 0 {
 		return nil, nil
 	}
-	if i, err := refuseAny(cmds, exclusive); err != nil {
+	if i, _, err := refuseAny(cmds, exclusive); err != nil {
 		return nil, refusalOf(c.l.Addr, cmds, i, err)
 	}
 	c.active.Add(1)

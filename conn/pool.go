@@ -100,16 +100,17 @@ func (p *Pool) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
 // is its reply. If the connection fails, SendBatch returns the error and the known replies of the first commands.
 //
 // A batch with WAIT or WAITAOF behind other commands borrows an exclusive connection, like With. SendBatch then repeats
-// the batch as a whole, and only if the server executed no other command. A batch whose answer would come too
-// late may not be sent at all: see [Leaves].
+// the batch as a whole, and only if the server executed no other command. A batch whose answer would come too late may
+// not be sent at all: see [Leaves].
 func (p *Pool) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value, error) {
 	if len(cmds) == 0 {
 		return nil, nil
 	}
-	if i, err := refuseAny(cmds, sharedBatch); err != nil {
+	i, waits, err := refuseAny(cmds, sharedBatch)
+	switch {
+	case err != nil:
 		return nil, refusalOf(p.cfg.Addr, cmds, i, err)
-	}
-	if hasWait(cmds) {
+	case waits:
 		return p.sendAcked(ctx, cmds)
 	}
 	ctx, traced := p.cfg.Trace.enter(ctx, request{Commands: cmds})
@@ -131,7 +132,7 @@ func (p *Pool) Tx(ctx context.Context, cmds []resp.Command) ([]resp.Value, error
 	if len(cmds) == 0 {
 		return nil, nil
 	}
-	if i, err := refuseAny(cmds, transaction); err != nil {
+	if i, _, err := refuseAny(cmds, transaction); err != nil {
 		return nil, refusalOf(p.cfg.Addr, cmds, i, err)
 	}
 	whole := wrapTx(cmds)

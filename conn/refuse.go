@@ -175,24 +175,27 @@ func (r rule) refuse(c carrier) error {
 	return refusals[r]
 }
 
-// refuseAny returns the index of the first command that must not be sent on c, and the reason; or 0 and nil.
-func refuseAny(cmds []resp.Command, c carrier) (int, error) {
+// refuseAny returns the index of the first command that must not be sent on c, and the reason; or 0 and nil. waits: a
+// shared batch has WAIT or WAITAOF behind other commands. WAIT delays all commands behind it and counts the writes before
+// it on the same connection. SendBatch therefore sends such a batch undivided over an exclusive connection.
+func refuseAny(cmds []resp.Command, c carrier) (at int, waits bool, err error) {
 	for i := range cmds {
 		if err := cmds[i].Err(); err != nil {
-			return i, err
+			return i, false, err
 		}
 		r := ruleOfCommand(&cmds[i])
 		if r == asks && i == len(cmds)-1 && c == sharedBatch {
-			return i, errAsking
+			return i, false, errAsking
 		}
 		if r == blocks && c == sharedBatch && i > 0 && isWait(cmds[i].Name()) {
-			continue // SendBatch sends such a batch over an exclusive connection
+			waits = true
+			continue
 		}
 		if err := r.refuse(c); err != nil {
-			return i, err
+			return i, false, err
 		}
 	}
-	return 0, nil
+	return 0, waits, nil
 }
 
 // afterLine returns an encoded command without its first line, the number of arguments.
@@ -231,7 +234,7 @@ func (e refused) Unwrap() error        { return e.error }
 // CheckBatch returns the error with which SendBatch of a Pool would refuse cmds, or nil. Callers that split a batch
 // among several pools use CheckBatch to send either all commands or none.
 func CheckBatch(cmds []resp.Command) error {
-	if i, err := refuseAny(cmds, sharedBatch); err != nil {
+	if i, _, err := refuseAny(cmds, sharedBatch); err != nil {
 		return refusalOf("", cmds, i, err)
 	}
 	return nil
@@ -254,20 +257,8 @@ func refusal(addr string, q request, err error) error {
 	return &Error{Op: op, Addr: addr, Err: r}
 }
 
-// hasWait reports whether cmds are a batch with WAIT or WAITAOF behind other commands. WAIT delays all commands behind it
-// and counts the writes before it on the same connection. SendBatch therefore sends such a batch undivided over an
-// exclusive connection.
-func hasWait(cmds []resp.Command) bool {
-	for i := 1; i < len(cmds); i++ {
-		if isWait(cmds[i].Name()) {
-			return true
-		}
-	}
-	return false
-}
-
 func isWait(name string) bool {
-	return len(name) >= 4 && name[0]|' ' == 'w' && strings.EqualFold(name, "wait") || strings.EqualFold(name, "waitaof")
+	return strings.EqualFold(name, "wait") || strings.EqualFold(name, "waitaof")
 }
 
 // setWait sets q.Wait to the sum of the timeouts in the blocking commands of q, and q.Blocks if there are any. WAIT and

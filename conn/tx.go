@@ -22,7 +22,7 @@ func (c *Conn) Tx(ctx context.Context, cmds []resp.Command) ([]resp.Value, error
 	if len(cmds) == 0 {
 		return nil, nil
 	}
-	if i, err := refuseAny(cmds, transaction); err != nil {
+	if i, _, err := refuseAny(cmds, transaction); err != nil {
 		return nil, refusalOf(c.l.Addr, cmds, i, err)
 	}
 	c.mu.Lock()
