@@ -1,6 +1,6 @@
-// Package course decides what follows a request of a release. All its requests have the same latch, under which the server keeps the outcome. The
-// latch may be missing. Then a further release could end a second hold of an Owner, and an undo, which sets the number of holds, takes its place.
-// Latches are those of an undo.
+// Package course decides the next step of a release after each request. All requests of a release share a latch: the key under which the server
+// keeps the outcome for repeats. Without the latch a further release could end a second hold of an Owner. So if the latch may be missing, the
+// next request is an undo, a script for setting the number of holds.
 //
 //	Unsent -> Sent -> Open -> Unlatched -> Uncounted -> Settled
 //
@@ -18,30 +18,30 @@ import (
 // LatchLife is how long the server keeps the outcome of a release; in Redisson 16 to 20 s. The number is in reentrant_single.lua, too.
 const LatchLife = 20 * time.Second
 
-// State is what is known of the requests so far.
+// State describes the requests so far.
 type State uint8
 
 const (
-	Unsent    State = iota // there was none
-	Sent                   // all but the last had an answer, and have changed nothing
-	Open                   // one had no answer, and may still run; its latch tells a repeat
-	Unlatched              // one may have run in part, without leaving a latch
-	Uncounted              // given up: the client does not count the hold any more, but the server may
-	Settled                // the outcome is final
+	Unsent    State = iota // no request
+	Sent                   // all requests but the last were answered, and have changed nothing
+	Open                   // a request without an answer may still run; the latch tells a repeat
+	Unlatched              // a request may have run in part, without setting the latch
+	Uncounted              // given up: the client has stopped counting the hold, the server may not have
+	Settled                // final outcome
 )
 
-// Step is what follows a request, and what its reply would mean alone, without earlier requests.
+// Step is the next step after a request, or the meaning of a reply regardless of earlier requests.
 type Step uint8
 
 const (
 	RepeatLater Step = iota // in the background
-	RepeatNow               // at once, by a caller who has the time
-	Released                // the release has succeeded
+	RepeatNow               // at once, by a caller with time left
+	Released                // success
 	NotHeld                 // the lock was lost before
-	Lost                    // the same; the reply is about another lease
+	Lost                    // the same; the reply concerns another lease
 	Uncertain               // the hold has ended, by the release or before
-	Undone                  // the same, and the Owner's other holds go on
-	Refused                 // the server refuses for good
+	Undone                  // the same; the Owner's other holds go on
+	Refused                 // for good
 )
 
 // Settles reports whether s is the end of the release.
@@ -51,11 +51,11 @@ func (s Step) Settles() bool { return s > RepeatNow }
 type Course struct {
 	Latches
 	outcome       error
-	since         clock.Instant // the time before the last request; from Open on, before the first one without an answer
+	since         clock.Instant // the time before the last request; from Open on, before the first request without an answer
 	state         State
 	undo          bool // the last request was an undo
-	RanApart      bool // whoever sends a request notes that it may run without a latch, while a slot migrates
-	Owned, Reused bool // an Owner has the hold; it may have other holds, now or later. Constant
+	RanApart      bool // set by the sender of a request without a latch, in a migrating slot
+	Owned, Reused bool // an Owner has the hold; the Owner may have other holds, now or later. Constant
 }
 
 // Ask begins a request at the time at, and reports whether the request must be an undo.
@@ -67,7 +67,7 @@ func (c *Course) Ask(at clock.Instant) (undo bool) {
 	return c.undo
 }
 
-// Next takes the error of the request or, without one, what its reply would mean alone. It returns what follows at the time at.
+// Next returns the next step after a request, at the time at: after err or, if err is nil, after a reply with the meaning alone.
 func (c *Course) Next(alone Step, err error, at clock.Instant) Step {
 	switch {
 	case err != nil && remote.Uncertain(err):
@@ -93,7 +93,7 @@ func (c *Course) Next(alone Step, err error, at clock.Instant) Step {
 		return RepeatNow
 	case c.undo: // the reply does not tell whether an earlier request has released the hold
 		return Undone
-	case alone == RepeatLater: // no release replies so
+	case alone == RepeatLater: // an unexpected reply
 		c.state = max(c.state, Open)
 	case alone == NotHeld && c.MayRun() && c.latchMayMiss(at):
 		return Uncertain

@@ -2,17 +2,17 @@ package course
 
 import "slices"
 
-// Latches are those of an undo and its repeats. An undo sets its latch first, and does nothing if it finds its latch. If a right is missing, it
-// may have set the latch and done nothing else: then it needs another latch.
+// Latches are the latches of an undo and its repeats. An undo sets its latch first, and does nothing if the latch is set already. An undo stopped
+// by a missing right may have set the latch without undoing anything: a repeat needs another latch.
 type Latches struct {
 	Latch   string   // of the next request; "" if it needs a new one
 	Arrives bool     // a request with Latch may still arrive
-	Parts   bool     // of some request a part has run: a right is or was missing
-	inDoubt bool     // an undo without an answer may have set Latch and done nothing else
-	former  []string // with which a request may still arrive. At last an undo sets each of them, which stops that request
+	Parts   bool     // a part of some request has run: a right is or was missing
+	inDoubt bool     // an undo without an answer may have set Latch without undoing anything
+	former  []string // latches of requests still on their way. In the end an undo sets each of these latches, and so stops the request
 }
 
-// Unsure follows an undo that had no answer, or of which a part has run.
+// Unsure follows an undo without an answer or, with part, an undo stopped in the middle.
 func (l *Latches) Unsure(part bool) {
 	if !part {
 		l.Arrives, l.inDoubt = true, l.Parts
@@ -25,7 +25,7 @@ func (l *Latches) Unsure(part bool) {
 	l.take("")
 }
 
-// Answered follows an undo that has run, or has found its latch. It reports whether that was the last one.
+// Answered follows an answered undo, and reports whether no further undo is needed.
 func (l *Latches) Answered() (last bool) {
 	l.former = slices.DeleteFunc(l.former, func(latch string) bool { return latch == l.Latch })
 	switch {
