@@ -164,7 +164,6 @@ func (r *request) unanswered(ctx context.Context, start clock.Instant, err error
 // answered request.
 func (r *request) send(ctx context.Context, server conn.Doer, s position) (v resp.Value, start clock.Instant, err error) {
 	c, k := r.client, r.target.kind
-	start = c.now()
 	last := c.clocks.LastMoment(r.target.name)
 	r.lastMoment = max(r.lastMoment, last)
 	if k.args == nil && c.remote.Spread == nil { // a shortcut without heap allocations
@@ -176,6 +175,7 @@ func (r *request) send(ctx context.Context, server conn.Doer, s position) (v res
 		case s.stand == standsJoin: // as without it
 			args = args[:4]
 		}
+		start = c.now()
 		v, err = k.Acquire.Run(remote.Patient(ctx), server, keys, args...)
 		return v, start, err
 	}
@@ -190,10 +190,10 @@ func (r *request) send(ctx context.Context, server conn.Doer, s position) (v res
 	if calls {
 		args = append(args, c.channels.ListenersKnown(k.silent), c.channels.Publishing(k.silent))
 	}
-	answered := start // a request refused by the nodes of a migrating slot has had no effect
-	v, err = c.scripts.Run(ctx, server, &remote.Call{Script: k.Acquire, Lock: r.target.remote(), Keys: r.keys(nil), NoRetry: r.waits,
-		MayRunUntil: r.turn.mayRun(), Args: args, OnSource: k.reentersOnSource, BeforeRetry: func() { answered = c.now() }})
-	return v, answered, err
+	x := &remote.Call{Script: k.Acquire, Lock: r.target.remote(), Keys: r.keys(nil), Args: args, Doer: server, NoRetry: r.waits,
+		Apart: remote.Apart{OnSource: k.reentersOnSource, MayRunUntil: r.turn.mayRun()}}
+	v, err = c.scripts.Run(ctx, x)
+	return v, x.Sent, err
 }
 
 // acking returns the Acked for sending r, or nil if r needs no acknowledgement, for example because it changes nothing.

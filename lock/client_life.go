@@ -83,7 +83,7 @@ func (c *Client) initRemote() {
 	c.replicas = remote.NewReplicas(s, c.nature.acks(c.cfg.Acks, c.cfg.AckTimeout))
 	c.clocks = remote.NewClocks(s)
 	c.identity = remote.NewIdentity(s, c.now)
-	c.scripts = remote.NewRunner(s, c.clocks, c.channels)
+	c.scripts = remote.NewRunner(s, c.clocks, c.channels, c.now)
 }
 
 var defaultPace = looks.Pace{

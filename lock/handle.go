@@ -161,9 +161,10 @@ func (h *Handle) ForceUnlock(ctx context.Context) (bool, error) {
 		if t.kind.Reads {
 			args = append(args, t.kind.Name) // the mode
 		}
-		x := &remote.Call{Script: t.kind.Force, Lock: t.remote(), Keys: t.withLine(t.baseKeys()), Args: t.lineArgs(c, args), OnSource: true, MayFree: true}
+		x := &remote.Call{Script: t.kind.Force, Lock: t.remote(), Keys: t.withLine(t.baseKeys()), Args: t.lineArgs(c, args),
+			Apart: remote.Apart{OnSource: true, MayFree: true}}
 		if !t.kind.permits {
-			x.ForTwoNodes = func(context.Context) *remote.Call { return x.WithLockOnly() }
+			x.Apart.ForTwoNodes = func(context.Context, *remote.Call) bool { x.Apart.LockOnly = true; return true }
 		}
 		return x
 	})

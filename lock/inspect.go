@@ -84,7 +84,7 @@ func (c *Client) inspect(ctx context.Context, name string) (Inspection, error) {
 		}
 		seen.Shape = Shape(text)
 		t := newTarget(k, name)
-		v, err := c.scripts.RunOnServer(ctx, &remote.Call{Script: k.Info, Lock: t.remote(), Keys: t.appendInfoKeys(nil), OnSource: true})
+		v, err := c.scripts.Run(ctx, t.infoCall())
 		if err == nil {
 			if seen.Info, err = k.parseBothHalves(v); err != nil {
 				return seen, err
@@ -239,7 +239,7 @@ func (h *Handle) takeBack(ctx context.Context, owner string, reads int64) (resp.
 	return c.scripts.RunInTime(ctx, t.name, func(last int64) *remote.Call {
 		a.lastMoment = last
 		x := a.undoCall(nil, 0)
-		x.Keys, x.Owner = t.ownerKeys(owner, max(1, reads), a.latch), owner
+		x.Keys = t.ownerKeys(owner, max(1, reads), a.latch)
 		return x
 	})
 }

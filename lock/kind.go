@@ -146,11 +146,16 @@ func (t *target) remote() remote.Lock {
 }
 
 func (t *target) info(ctx context.Context, scripts *remote.Runner) (Info, error) {
-	v, err := scripts.RunOnServer(ctx, &remote.Call{Script: t.kind.Info, Lock: t.remote(), Keys: t.appendInfoKeys(nil), Args: t.withValues(), OnSource: true})
+	v, err := scripts.Run(ctx, t.infoCall())
 	if err != nil {
 		return Info{}, serverError(err)
 	}
 	return t.kind.parse(v)
+}
+
+// infoCall returns a call of the script info.
+func (t *target) infoCall() *remote.Call {
+	return &remote.Call{Script: t.kind.Info, Lock: t.remote(), Keys: t.appendInfoKeys(nil), Args: t.withValues(), Apart: remote.Apart{OnSource: true}}
 }
 
 // maxKeys is the number of KEYS of most scripts, at most.

@@ -234,7 +234,8 @@ func (s *PermitSemaphore) LeaseOf(ctx context.Context, id string) (time.Duration
 func (s *PermitSemaphore) lease(ctx context.Context, owner string, ms int64) (time.Duration, error) {
 	c, t := s.handle.client, s.handle.target
 	v, err := c.scripts.RunInTime(ctx, t.name, func(last int64) *remote.Call {
-		return &remote.Call{Script: t.kind.More["lease"], Lock: t.remote(), Keys: t.baseKeys(), Args: []any{owner, ms, last}, OnSource: true}
+		return &remote.Call{Script: t.kind.More["lease"], Lock: t.remote(), Keys: t.baseKeys(), Args: []any{owner, ms, last},
+			Apart: remote.Apart{OnSource: true}}
 	})
 	switch {
 	case err != nil && remote.Uncertain(err) && ms != 0:

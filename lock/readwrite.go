@@ -225,18 +225,17 @@ func (l *Lease) askDowngrade(ctx context.Context, r *request) (v resp.Value, sta
 	c, k := l.client, l.target.kind
 	ack, short := r.acking(ctx)
 	start = c.now()
-	again := func() {
-		if l.renewed { // the rest of a fixed lease has been measured
-			start = c.now()
-		}
-	}
-	v, err = c.scripts.RunInTimeOn(ctx, r.doer(ack), r.target.name, func(last int64) *remote.Call {
-		again()
+	var x *remote.Call
+	v, err = c.scripts.RunInTime(ctx, r.target.name, func(last int64) *remote.Call {
 		r.lastMoment = max(r.lastMoment, last)
 		args := r.target.lineArgs(c, []any{r.lease.Milliseconds(), r.owner, c.channels.Publishing(r.target.kind.silent), l.leaseOfOtherHolds(), last})
-		return &remote.Call{Script: k.Downgrade, Lock: r.target.remote(), Keys: r.own().keys(r.target, r.owner, r.latch),
-			Args: args, MayRunUntil: r.turn.mayRun(), BeforeRetry: again}
+		x = &remote.Call{Script: k.Downgrade, Lock: r.target.remote(), Keys: r.own().keys(r.target, r.owner, r.latch), Args: args,
+			Doer: r.doer(ack), Apart: remote.Apart{MayRunUntil: r.turn.mayRun()}}
+		return x
 	})
+	if l.renewed { // the rest of a fixed lease has been measured
+		start = x.Sent
+	}
 	if ack != nil && err == nil {
 		_, short = ack.Confirm(ctx)
 	}

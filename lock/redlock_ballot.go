@@ -108,7 +108,7 @@ func (b *ballot) vote(ctx context.Context, h *Handle) {
 	quarantine := b.lock.cfg.Quarantine
 	var info resp.Value
 	r.wrapDoer = func(d conn.Doer) conn.Doer { return d }
-	if quarantine >= 0 || !c.identity.Known() {
+	if quarantine >= 0 || c.identity.ID() == "" {
 		r.wrapDoer = func(d conn.Doer) conn.Doer { return infoFirst{d, &info} }
 	}
 	start := c.now()

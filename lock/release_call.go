@@ -83,7 +83,7 @@ func (l *Lease) runSingle(ctx context.Context, way position) (resp.Value, error)
 		c.cleanup.DeleteLatch(t.name, l.course.Latch)
 		l.course.Latch = newLatch(t)
 	}
-	return c.scripts.RunMigrating(ctx, c.server, l.singleCall(way), err)
+	return c.scripts.RunMigrating(ctx, l.singleCall(way), err)
 }
 
 // releaseCall returns the call of runRelease, with the last moment last.
@@ -120,11 +120,11 @@ func (l *Lease) singleCall(way position) *remote.Call {
 func (l *Lease) countedCall(way position, last int64) *remote.Call {
 	c, t := l.client, l.target
 	x := l.callOf(t.kind.Release)
-	x.MayRunUntil, x.Holds = l.own().mayRun(), l.own().tally(t.storedKind()).count
+	x.Apart.MayRunUntil, x.Apart.ForTwoNodes = l.own().mayRun(), l.changeForTwoNodes
+	x.Apart.Owner, x.Apart.Holds = l.owner, l.own().tally(t.storedKind()).count
 	if !l.course.Reused && !l.course.MayRun() {
 		last = 0 // none is needed: the owner never holds the lock again, and this is the first request
 	}
-	x.ForTwoNodes = l.callForTwoNodes(x)
 	x.Args = []any{t.keptByOwner(c, l.state, l), l.owner, c.channels.Publishing(t.kind.silent), course.LatchLife.Milliseconds(), l.course.MayRun() && l.state != nil, last}
 	if x.Args = t.lineArgs(c, x.Args); t.line != "" {
 		x.Args = append(x.Args, way.place, way.stand)
@@ -135,29 +135,28 @@ func (l *Lease) countedCall(way position, last int64) *remote.Call {
 // callOf returns a call of a script that releases l, without arguments.
 func (l *Lease) callOf(release *script.Script) *remote.Call {
 	t := l.target
-	return &remote.Call{Script: release, Lock: t.remote(), Keys: l.own().keys(t, l.owner, l.course.Latch), OnSource: true, MayFree: true,
-		RanApart: &l.course.RanApart, Owner: l.owner}
+	return &remote.Call{Script: release, Lock: t.remote(), Keys: l.own().keys(t, l.owner, l.course.Latch),
+		Apart: remote.Apart{OnSource: true, MayFree: true, Ran: &l.course.RanApart}}
 }
 
 func (l *Lease) leaseOfOtherHolds() int64 {
 	return l.client.table.leaseOfOtherHolds(l.target, l.state, l)
 }
 
-// callForTwoNodes returns the release of l in place of x while the keys are on two nodes:
+// changeForTwoNodes changes x, the release of l, while the keys are on two nodes:
 //
 //   - Permits are marked as ended; the next client that asks puts them back.
 //   - Of any other lock only its own key is released: the waiters of a queue get no message, and other readers keep the lock's lease.
-func (l *Lease) callForTwoNodes(x *remote.Call) func(context.Context) *remote.Call {
-	t := l.target
-	return func(ctx context.Context) *remote.Call {
-		switch {
-		case t.kind.permits:
-			return &remote.Call{Script: t.kind.More["end"], Lock: t.remote(), Keys: []string{t.renewKey}, Args: []any{l.owner}}
-		case t.kind.isRead() && !l.extendOtherReads(ctx):
-			return nil
-		}
-		return x.WithLockOnly()
+func (l *Lease) changeForTwoNodes(ctx context.Context, x *remote.Call) bool {
+	switch t := l.target; {
+	case t.kind.permits:
+		*x = remote.Call{Script: t.kind.More["end"], Lock: t.remote(), Keys: []string{t.renewKey}, Args: []any{l.owner}}
+	case t.kind.isRead() && !l.extendOtherReads(ctx):
+		return false
+	default:
+		x.Apart.LockOnly = true
 	}
+	return true
 }
 
 // extendOtherReads extends the leases of a reader's other holds, whose keys the script cannot use, to what the lock needs for them. It

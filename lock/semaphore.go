@@ -202,22 +202,21 @@ const (
 // time until which the request is valid, and what a script needs for the line. The script returns a number.
 type change struct {
 	cleanup.Simple
-	client      *Client
-	target      *target
-	script      *script.Script
-	keys        []string
-	args        []any
-	latch       string
-	mayFree     bool          // may wake waiters
-	freesAtZero bool          // with tells: only with the outcome 0
-	start       clock.Instant // before the first request
-	returns     int           // permits given back
-	gives       bool          // gives something back: changes of this sort may be made in any order
-	master      master        // the server before the first request
-	unsure      bool          // a request had no reply, and may still arrive
-	mayHaveRun  bool          // a request has had no answer
-	lastMoment  int64         // the latest time at which a request is valid, by the server's clock, in ms
-	outcome     int64         // once answered
+	client     *Client
+	target     *target
+	script     *script.Script
+	keys       []string
+	args       []any
+	latch      string
+	apart      remote.Apart
+	start      clock.Instant // before the first request
+	returns    int           // permits given back
+	gives      bool          // gives something back: changes of this sort may be made in any order
+	master     master        // the server before the first request
+	unsure     bool          // a request had no reply, and may still arrive
+	mayHaveRun bool          // a request has had no answer
+	lastMoment int64         // the latest time at which a request is valid, by the server's clock, in ms
+	outcome    int64         // once answered
 }
 
 // change runs an operation of the kind and returns the result of its script. Unconfirmed changes are repeated: first
@@ -248,8 +247,7 @@ func (h *Handle) makeChange(ctx context.Context, operation string, givesBack boo
 	}
 	defer done()
 	x := &change{client: c, target: t, script: t.kind.More[operation], keys: t.baseKeys(), args: args, latch: newLatch(t), start: c.now(), gives: givesBack}
-	x.mayFree = t.kind.permits && operation != "drain" || operation == "down" || operation == "delete"
-	x.freesAtZero = operation == "down"
+	x.apart.MayFree, x.apart.FreesAtZero = t.kind.permits && operation != "drain" || operation == "delete", operation == "down"
 	if operation == "set" { // a script of semaphores of all kinds
 		x.keys = x.keys[:2]
 	}
@@ -331,7 +329,7 @@ func (x *change) callUntil(last int64) *remote.Call {
 		l.Message = strconv.Itoa(n)
 	}
 	return &remote.Call{Script: x.script, Lock: l, Keys: t.withLine(append(slices.Clone(x.keys), x.latch)), Args: t.lineArgs(c, args),
-		MayFree: x.mayFree, FreesAtZero: x.freesAtZero}
+		Apart: x.apart}
 }
 
 // answered records the server's reply. An unexpected reply is an error.

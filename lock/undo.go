@@ -116,7 +116,7 @@ func (a *acquire) undoCall(except *Lease, before int64) *remote.Call {
 	c, t := a.client, a.target
 	args := a.args(t.keptByOwner(c, a.state, except), a.owner, c.channels.Publishing(t.kind.silent), before, a.lastMoment)
 	return &remote.Call{Script: t.kind.Undo, Lock: t.remote(), Keys: a.own().keys(t, a.owner, a.latch), Args: t.lineArgs(c, args),
-		OnSource: !t.kind.unowned, MayFree: true, MayRunUntil: a.own().mayRun()}
+		Apart: remote.Apart{OnSource: !t.kind.unowned, MayFree: true, MayRunUntil: a.own().mayRun()}}
 }
 
 // keptByOwner returns the first argument of release and undo: what the lock needs for the Owner's leases without except.

@@ -85,7 +85,7 @@ func start(s *server) *Cleanup {
 	r.Log = zero(r.Log) // silent
 	clocks := remote.NewClocks(r)
 	return New(Config{
-		Server: r, Clocks: clocks, Runner: remote.NewRunner(r, clocks, nil),
+		Server: r, Clocks: clocks, Runner: remote.NewRunner(r, clocks, nil, nil),
 		Sweep:     func(bool) bool { return false },
 		Added:     func(Work) func(error) { return nil },
 		Refused:   func(err error) error { return err },

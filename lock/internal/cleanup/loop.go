@@ -246,7 +246,7 @@ func (u *Cleanup) send(life context.Context, jobs []*Job, limit time.Duration) {
 			v, failure = replies[i], replies[i].Err()
 		}
 		if remote.TryAgain(failure) {
-			v, failure = u.cfg.Runner.RunMigrating(remote.Dividing(ctx), u.cfg.Server.Doer, runs[i], failure)
+			v, failure = u.cfg.Runner.RunMigrating(remote.Dividing(ctx), runs[i], failure)
 		}
 		if failure == nil {
 			u.answered(j, v, at)

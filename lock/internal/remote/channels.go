@@ -88,17 +88,11 @@ func (ch *Channels) Publishing(silent bool) string {
 	return PlainPublish
 }
 
-// CountsListeners reports whether the server of a lock knows all listeners of the lock's channels. Listeners of a cluster's
-// plain channels may be connected to any server.
-func (ch *Channels) CountsListeners(silent bool) bool {
-	return ch.server.Spread == nil || ch.Publishing(silent) == ShardPublish
-}
-
-// ListenersKnown tells the scripts what the server of a lock knows of the listeners to the lock's channels: 0 only some of
-// them, 1 all, 2 all of this package. Redisson's clients may listen at a replica.
+// ListenersKnown tells the scripts what the server of a lock knows of the listeners to the lock's channels: 0 only some of them, as those of a
+// cluster's plain channels may be connected to any server; 1 all; 2 all of this package, as Redisson's clients may listen at a replica.
 func (ch *Channels) ListenersKnown(silent bool) int {
 	switch {
-	case !ch.CountsListeners(silent):
+	case ch.server.Spread != nil && ch.Publishing(silent) != ShardPublish:
 		return 0
 	case ch.server.Failover != nil:
 		return 2

@@ -30,7 +30,7 @@ type headcount struct {
 	live    []string // replicas able to acknowledge
 	silent  []string // replicas with a lag above lagMax
 	syncing []string // replicas in their first synchronization
-	muted   []string // replicas without any acknowledgement so far, and not silent; see Replicas.loading
+	muted   []string // replicas without any acknowledgement so far, and not silent; see Replicas.classifyMuted
 
 	attachment
 }

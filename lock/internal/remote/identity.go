@@ -37,9 +37,6 @@ func NewIdentity(s *Server, now func() clock.Instant) *Identity {
 	return &Identity{server: s, now: now}
 }
 
-// Known reports whether the identity is known.
-func (d *Identity) Known() bool { return d.ID() != "" }
-
 // ID returns the run id of the process last seen; "" until known.
 func (d *Identity) ID() string {
 	d.mu.Lock()
@@ -97,7 +94,7 @@ func Text(v resp.Value, err error) (string, error) {
 
 // Ask asks the server for an unknown identity, once.
 func (d *Identity) Ask(ctx context.Context) {
-	if d.Known() || d.asked.Swap(true) {
+	if d.ID() != "" || d.asked.Swap(true) {
 		return
 	}
 	start := d.now()
