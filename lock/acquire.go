@@ -188,7 +188,7 @@ func (r *request) send(ctx context.Context, server conn.Doer, s position) (v res
 		}
 	}
 	if calls {
-		args = append(args, c.channels.ListenersKnown(k.silent), c.channels.Publishing(k.silent))
+		args = append(args, c.listenersKnown(r.target), c.publishing(r.target))
 	}
 	x := &remote.Call{Script: k.Acquire, Lock: r.target.remote(), Keys: r.keys(nil), Args: args, Doer: server, NoRetry: r.waits,
 		Apart: remote.Apart{OnSource: k.reentersOnSource, MayRunUntil: r.turn.mayRun()}}

@@ -139,6 +139,12 @@ func (c *Client) now() clock.Instant {
 	return clock.Instant{Time: t, Boot: c.boot(t)}
 }
 
+// publishing returns the command for waking waiters of t: see remote.Channels.
+func (c *Client) publishing(t *target) string { return c.channels.Publishing(t.kind.silent) }
+
+// listenersKnown returns what the server of t knows of the listeners: see remote.Channels.
+func (c *Client) listenersKnown(t *target) int { return c.channels.ListenersKnown(t.kind.silent) }
+
 // sleep waits for d. It returns an error if ctx or the client ends earlier.
 func (c *Client) sleep(ctx context.Context, d time.Duration) error {
 	return netfail.Sleep(ctx, d, c.done, ErrClosed)

@@ -60,7 +60,7 @@ func (h *head) start(w *waiter) error {
 }
 
 func (t *target) watch(c *Client, wake chan<- struct{}, channels ...string) (*pubsub.Watch, error) {
-	if c.channels.Publishing(t.kind.silent) == remote.ShardPublish {
+	if c.publishing(t) == remote.ShardPublish {
 		return c.events.SWatch(wake, channels...)
 	}
 	return c.events.Watch(wake, channels...)

@@ -157,7 +157,7 @@ func (h *Handle) ForceUnlock(ctx context.Context) (bool, error) {
 		return !t.overlaps(l.target)
 	})
 	v, err := c.scripts.RunInTime(ctx, t.name, func(last int64) *remote.Call {
-		args := t.withValues(c.channels.Publishing(t.kind.silent), last)
+		args := t.withValues(c.publishing(t), last)
 		if t.kind.Reads {
 			args = append(args, t.kind.Name) // the mode
 		}

@@ -136,7 +136,7 @@ func (c *Client) listening(ctx context.Context, i *Inspection) int {
 	}
 	t := newTarget(k, i.Name)
 	command := "NUMSUB"
-	if c.channels.Publishing(t.kind.silent) == remote.ShardPublish {
+	if c.publishing(&t) == remote.ShardPublish {
 		command = "SHARDNUMSUB"
 	}
 	v, err := c.server.Send(ctx, resp.Cmd("PUBSUB", command, t.channel).On(i.Name))

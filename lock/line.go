@@ -157,9 +157,9 @@ func (c *Client) leavePlace(t *target, place any) {
 func (t *target) lineArgs(c *Client, args []any) []any {
 	switch {
 	case t.line != "":
-		return append(args, c.channels.ListenersKnown(t.kind.silent), c.id)
+		return append(args, c.listenersKnown(t), c.id)
 	case t.kind.queued:
-		return append(args, c.channels.ListenersKnown(t.kind.silent) > 0)
+		return append(args, c.listenersKnown(t) > 0)
 	}
 	return args
 }
@@ -178,7 +178,7 @@ func (t *target) wakeChannels(id string) []string {
 func (r *request) pass(ctx context.Context) bool {
 	c := r.client
 	t := r.target
-	v, err := t.kind.Pass.Run(remote.Patient(ctx), c.server, t.baseKeys(), r.owner, c.channels.Publishing(t.kind.silent), c.channels.ListenersKnown(t.kind.silent) > 0)
+	v, err := t.kind.Pass.Run(remote.Patient(ctx), c.server, t.baseKeys(), r.owner, c.publishing(t), c.listenersKnown(t) > 0)
 	mine, failed := v.Bool()
 	return err == nil && failed == nil && mine
 }

@@ -66,16 +66,16 @@ func (l *Lease) sendRelease(ctx context.Context) (resp.Value, error) {
 func (l *Lease) runSingle(ctx context.Context, way position) (resp.Value, error) {
 	c, t := l.client, l.target
 	ctx = remote.Dividing(ctx)
-	publish, known := c.channels.Publishing(t.kind.silent), c.channels.ListenersKnown(t.kind.silent)
-	args := []any{l.owner, publish, known, way.place, way.stand, l.course.MayRun()}
+	publish, known := c.publishing(t), c.listenersKnown(t)
+	args, needed := l.singleArgs(publish, known, way), 6
 	switch usual := publish == remote.PlainPublish && known == 1; {
 	case way.stand != standsNowhere || l.course.MayRun():
 	case usual: // an argument costs the server more than 1 % of a Lock and Unlock
-		args = args[:1]
+		needed = 1
 	default:
-		args = args[:3]
+		needed = 3
 	}
-	v, err := t.kind.Single.Run(ctx, c.server, t.withLine(append(t.baseKeys(), l.course.Latch)), args...)
+	v, err := t.kind.Single.Run(ctx, c.server, t.withLine(append(t.baseKeys(), l.course.Latch)), args[:needed]...)
 	if !remote.TryAgain(err) {
 		return v, err
 	}
@@ -100,20 +100,25 @@ func (l *Lease) releaseCall(last int64) *remote.Call {
 // keepCall returns the call that releases l and keeps the lock taken for rest, with the last moment last. A repeat after the rest runs the
 // release script instead: both scripts use the latch in the same way.
 func (l *Lease) keepCall(rest time.Duration, last int64) *remote.Call {
-	c, t := l.client, l.target
-	x := l.callOf(t.kind.Keep)
-	x.Keys = append(t.baseKeys(), l.course.Latch)
+	x := l.callOf(l.target.kind.Keep)
+	x.Keys = append(l.target.baseKeys(), l.course.Latch)
 	ms := (rest-1)/time.Millisecond + 1 // rounded up, without overflow
-	x.Args = []any{int64(ms), l.owner, c.channels.Publishing(t.kind.silent), course.LatchLife.Milliseconds(), l.course.MayRun(), last, l.successor()}
+	x.Args = append(l.releaseArgs(int64(ms), l.course.MayRun(), last), l.successor())
 	return x
 }
 
 // singleCall returns the call of the script single. It has no last moment: its owner never holds the lock again, so a late one does no harm.
 func (l *Lease) singleCall(way position) *remote.Call {
-	c, k := l.client, l.target.kind
-	x := l.callOf(k.Single)
-	x.Args = []any{l.owner, c.channels.Publishing(k.silent), c.channels.ListenersKnown(k.silent), way.place, way.stand, l.course.MayRun()}
+	c, t := l.client, l.target
+	x := l.callOf(t.kind.Single)
+	args := l.singleArgs(c.publishing(t), c.listenersKnown(t), way)
+	x.Args = args[:]
 	return x
+}
+
+// singleArgs returns the ARGV of the script single.
+func (l *Lease) singleArgs(publish string, known int, way position) [6]any {
+	return [...]any{l.owner, publish, known, way.place, way.stand, l.course.MayRun()}
 }
 
 // countedCall returns the call of the script release, which counts the holds of the owner.
@@ -125,11 +130,16 @@ func (l *Lease) countedCall(way position, last int64) *remote.Call {
 	if !l.course.Reused && !l.course.MayRun() {
 		last = 0 // none is needed: the owner never holds the lock again, and this is the first request
 	}
-	x.Args = []any{t.keptByOwner(c, l.state, l), l.owner, c.channels.Publishing(t.kind.silent), course.LatchLife.Milliseconds(), l.course.MayRun() && l.state != nil, last}
-	if x.Args = t.lineArgs(c, x.Args); t.line != "" {
+	repeat := l.course.MayRun() && l.state != nil
+	if x.Args = t.lineArgs(c, l.releaseArgs(t.keptByOwner(c, l.state, l), repeat, last)); t.line != "" {
 		x.Args = append(x.Args, way.place, way.stand)
 	}
 	return x
+}
+
+// releaseArgs returns the first ARGV of the scripts release and keep. kept is the lease that remains, or what a group keeps.
+func (l *Lease) releaseArgs(kept any, repeat bool, last int64) []any {
+	return append(make([]any, 0, 10), kept, l.owner, l.client.publishing(l.target), course.LatchLife.Milliseconds(), repeat, last)
 }
 
 // callOf returns a call of a script that releases l, without arguments.

@@ -185,7 +185,7 @@ func (a *acquire) wish() wish {
 		setup:     a.setup,
 		forever:   a.lease == forever,
 		announces: a.announces() && a.waits,
-		publish:   c.channels.Publishing(t.kind.silent),
+		publish:   c.publishing(t),
 		rules:     rules{c.cfg.PreferWriters, c.cfg.PlainTokens, c.cfg.TokenLife},
 	}
 	if t.kind.Token != nil {

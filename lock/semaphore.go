@@ -323,7 +323,7 @@ func (x *change) call(last int64) *remote.Call {
 // callUntil returns the call with the last moment last.
 func (x *change) callUntil(last int64) *remote.Call {
 	c, t := x.client, x.target
-	args := append(append([]any{changeLife.Milliseconds(), c.channels.Publishing(t.kind.silent)}, x.args...), last)
+	args := append(append([]any{changeLife.Milliseconds(), c.publishing(t)}, x.args...), last)
 	l := t.remote()
 	if n := x.number(); n > 0 { // Redisson wakes as many waiters
 		l.Message = strconv.Itoa(n)

@@ -114,7 +114,7 @@ func (u *undo) Call() *remote.Call {
 // undoCall returns the call that sets the owner's hold count to before at most, and the lock's lease to that of its leases without except.
 func (a *acquire) undoCall(except *Lease, before int64) *remote.Call {
 	c, t := a.client, a.target
-	args := a.args(t.keptByOwner(c, a.state, except), a.owner, c.channels.Publishing(t.kind.silent), before, a.lastMoment)
+	args := a.args(t.keptByOwner(c, a.state, except), a.owner, c.publishing(t), before, a.lastMoment)
 	return &remote.Call{Script: t.kind.Undo, Lock: t.remote(), Keys: a.own().keys(t, a.owner, a.latch), Args: t.lineArgs(c, args),
 		Apart: remote.Apart{OnSource: !t.kind.unowned, MayFree: true, MayRunUntil: a.own().mayRun()}}
 }
@@ -213,7 +213,7 @@ func (l *leaving) Rank() cleanup.Rank { return cleanup.Undo }
 func (l *leaving) Call() *remote.Call {
 	c, t := l.client, l.target
 	return &remote.Call{Script: t.kind.Quit, Lock: t.remote(), Keys: t.withLine(t.baseKeys()[:2]), LineOnly: true,
-		Args: []any{c.channels.Publishing(t.kind.silent), c.channels.ListenersKnown(t.kind.silent), c.id, l.place, t.kind.permits}}
+		Args: []any{c.publishing(t), c.listenersKnown(t), c.id, l.place, t.kind.permits}}
 }
 
 func (l *leaving) Answered(resp.Value, bool) cleanup.Result { return cleanup.Result{Done: true} }
