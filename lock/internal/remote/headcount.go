@@ -21,6 +21,8 @@ const (
 	firstAck = (lagMax + 1) * time.Second
 )
 
+var errNotMaster = errors.New("the server is no longer the master")
+
 // sections are the commands for a headcount. The arrivals come first: a replica that comes between the two replies is counted now, and is
 // an arrival in the next headcount.
 var sections = [...]resp.Command{resp.Cmd("INFO", "stats"), resp.Cmd("INFO", "replication")}

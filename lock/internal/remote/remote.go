@@ -2,8 +2,9 @@
 // above:
 //
 //	the server   remote.go (where a key is), parts.go (work divided by servers), context.go
-//	knowledge    clocks.go, identity.go (the process behind the address), headcount.go (its replicas), channels.go (how waiters are woken)
-//	requests     call.go (a script), apart.go (while its slot migrates), replicas.go (a script followed by WAIT)
+//	knowledge    clocks.go, identity.go (the process behind the address), headcount.go and replicas.go (its replicas), channels.go (how waiters
+//	             are woken)
+//	requests     call.go (a script), apart.go (while its slot migrates), acked.go (a script followed by WAIT)
 //
 // No file knows a lease, an owner or a waiter. Any number of goroutines may use a value of any type here, except a [Call] and
 // an [Acked], which belong to a single request.
