@@ -289,6 +289,7 @@ func (b *batch) judgeAll(sent []int) judged {
 			continue
 		}
 		a.failures, a.redirects = max(a.failures, d.after.failures), max(a.redirects, d.after.redirects)
+		a.redialled = a.redialled || d.after.redialled
 		if a.slowest.err == nil || d.weight() > a.slowest.weight() {
 			a.slowest, a.slowestAt = d, b.targets[i]
 		}

@@ -398,3 +398,25 @@ func callOnce(t *testing.T, c *cluster.Cluster, o *outcomes, n int, id string) {
 		}
 	}
 }
+
+// A node that goes on to redirect a batch to itself is redialled once, not for each redirection.
+func TestBatchMovedToItself(t *testing.T) {
+	for name, batch := range map[string][]resp.Command{
+		"alone":    {resp.Cmd("GET", keyA)},
+		"in two":   {resp.Cmd("GET", keyA), resp.Cmd("GET", keyC)},
+		"together": waiting(resp.Cmd("GET", keyA)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+				wantText(t, c, "OK", "SET", keyA, "here")
+				wantText(t, c, "OK", "SET", keyC, "there")
+				before := f.dials(nodeA)
+				f.answer(nodeA, "GET", fmt.Sprintf("-MOVED %d %s", slotA, nodeA), 0)
+				_, err := c.SendBatch(t.Context(), batch)
+				if n := f.dials(nodeA) - before; n > 3 {
+					t.Errorf("dialled %d times for a batch: %v", n, err)
+				}
+			})
+		})
+	}
+}
