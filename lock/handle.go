@@ -176,7 +176,7 @@ func (h *Handle) forced(ctx context.Context, v resp.Value, err error, holds []*L
 	c, t := h.client, &h.target
 	if err != nil {
 		if remote.Uncertain(err) {
-			c.background(func() { c.announceUnsure(t.name, t.kind.Name) })
+			c.announceBehind(t.name, t.kind.Name, c.announceUnsure)
 		}
 		return false, c.failed(t.name, err)
 	}
@@ -214,7 +214,7 @@ func (c *Client) announceForced(ctx context.Context, name, kind string) {
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
-		c.background(func() { c.announceLater(name, kind) })
+		c.announceBehind(name, kind, c.announceLater)
 	default:
 		c.warnUntold(name, kind, err)
 	}
@@ -234,6 +234,18 @@ func (c *Client) publishForced(ctx context.Context, name string) error {
 
 func (c *Client) warnUntold(name, kind string, err error) {
 	c.log.WarnOf(name, kind, "", "a holder is not told at once that its lock was freed by force", "error", err)
+}
+
+// announceBehind runs announce in the background. After the begin of a Close, which leaves no background, the caller announces.
+func (c *Client) announceBehind(name, kind string, announce func(name, kind string)) {
+	if c.background(func() { announce(name, kind) }) {
+		return
+	}
+	ctx, done := c.bounds.Context(context.Background(), bounds.Min)
+	defer done()
+	if err := c.publishForced(ctx, name); err != nil {
+		c.warnUntold(name, kind, err)
+	}
 }
 
 // announceLater is announceForced without a caller. A Close of the client leaves it the time of a release.

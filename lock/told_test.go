@@ -2,6 +2,7 @@ package lock_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -154,5 +155,46 @@ func TestForcedIsToldThoughTheForcingClientCloses(t *testing.T) {
 			w.sleep(2 * time.Second)
 			lostBecause(t, lease.Err(), lock.Forced)
 		})
+	}
+}
+
+// The same if Close comes first: ForceUnlock works after Close, and announces.
+func TestForcedIsToldThoughTheForcingClientIsClosed(t *testing.T) {
+	for _, unsure := range []bool{false, true} {
+		for _, force := range forcings {
+			t.Run(fmt.Sprint(force.script, " ", unsure), func(t *testing.T) {
+				inVirtualTime(t, func(t *testing.T, w *world) {
+					lease := mustLock(t, w.listening(), "job", lock.For(time.Hour))
+					w.sleep(time.Second)
+					forcing := w.client(lock.Config{})
+					ctx, cancel := context.WithCancel(t.Context())
+					w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+						if isScript(cmd, force.script) && ctx.Err() == nil {
+							time.AfterFunc(20*time.Millisecond, func() { _ = forcing.Close() })
+							time.AfterFunc(50*time.Millisecond, cancel) // before the answer of the announcement
+							if unsure {
+								return fakeredis.Delay(100*time.Millisecond, fakeredis.RunThenClose())
+							}
+						}
+						if cmd.Name == "PUBLISH" && cmd.Args[1] == kinds.ForcedChannel && ctx.Err() == nil {
+							return fakeredis.Delay(100*time.Millisecond, fakeredis.Close())
+						}
+						return fakeredis.Run()
+					})
+					began := time.Now()
+					did, err := force.unlock(ctx, forcing, lease.Owner())
+					if !unsure && (!did || err != nil) || unsure && !errors.Is(err, conn.ErrUncertain) {
+						t.Fatal(did, err)
+					}
+					if took := time.Since(began); took > 2*time.Second {
+						t.Errorf("ForceUnlock took %v", took)
+					}
+					w.sleep(2 * time.Second)
+					if !errors.Is(lease.Err(), lock.ErrLost) {
+						t.Errorf("unsure %v %v: the holder is not told", unsure, force.script)
+					}
+				})
+			})
+		}
 	}
 }
