@@ -177,7 +177,8 @@ func (r *Redlock) lock(ctx context.Context, c redlockCall) (*Lease, error) {
 // TryLock asks the servers once. TryLock returns:
 //
 //   - [ErrNotAcquired] if other owners hold the lock on so many servers that the rest is no majority; concurrent callers may
-//     split the votes so that all of them fail
+//     split the votes so that all of them fail; also at once beside another caller of this process, unless that one's last
+//     attempt has failed with ErrNoQuorum
 //   - [ErrNoQuorum] if servers without an answer or vote prevented a majority
 //   - a [*LostError] with the reason [Expired] if the majority answered too late
 func (r *Redlock) TryLock(ctx context.Context, opts ...Option) (*Lease, error) {
