@@ -1,6 +1,10 @@
 package lock_test
 
 import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -65,6 +69,50 @@ func TestChangeRefusedBehindARequestWithoutAnAnswer(t *testing.T) {
 			wantErr(t, "Release()", err, lock.ErrUncertain)
 			w.srv.Intercept(nil)
 			w.sleep(time.Minute)
+		})
+	}
+}
+
+// The first request of a change is held up, its repeat is refused halfway: the caller is told that it failed. The first request must not
+// change anything afterwards, or the error must say that nobody knows.
+func TestHeldUpChangeBehindARefusal(t *testing.T) {
+	for name, test := range map[string]struct {
+		right, key string
+		change     func(ctx context.Context, c *lock.Client) error
+	}{
+		"Release":      {"incrby", "sem", func(ctx context.Context, c *lock.Client) error { return c.Semaphore("sem").Release(ctx, 2) }},
+		"AddPermits":   {"incrby", "sem", func(ctx context.Context, c *lock.Client) error { return c.Semaphore("sem").AddPermits(ctx, -2) }},
+		"DrainPermits": {"decrby", "sem", drainFive},
+		"permits Add": {"incrby", "permits", func(ctx context.Context, c *lock.Client) error {
+			return c.PermitSemaphore("permits").AddPermits(ctx, 2)
+		}},
+		"CountDown": {"decr", "latch", func(ctx context.Context, c *lock.Client) error { return c.CountDownLatch("latch").CountDown(ctx) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				c := w.client(lock.Config{})
+				for _, key := range []string{"sem", "permits", "latch"} {
+					w.srv.Do("SET", key, "5")
+				}
+				w.srv.Deny(test.right)
+				var late []string
+				w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+					if late != nil || !strings.HasPrefix(cmd.Name, "EVAL") {
+						return fakeredis.Run()
+					}
+					late = slices.Clone(cmd.Args)
+					return fakeredis.Close()
+				})
+				err := test.change(t.Context(), c)
+				w.srv.Deny()
+				w.sleep(time.Second)
+				w.srv.Intercept(nil)
+				w.srv.Do(late...)
+				got := w.srv.Do("GET", test.key)
+				if !errors.Is(err, lock.ErrUncertain) && err != nil && got != "5" {
+					t.Errorf("%v of 5 after the error %v", got, err)
+				}
+			})
 		})
 	}
 }

@@ -362,7 +362,7 @@ func TestHeldUpLateRelease(t *testing.T) {
 		further := mustLock(t, c, "job", owner)
 		w.srv.Intercept(nil)
 		w.srv.Do(late...)
-		w.wantHolds("job", "2", outer)
+		w.wantHolds("job", "3", outer) // with the one given up, which ends with the last
 		mustUnlock(t, further)
 		mustUnlock(t, outer)
 	})

@@ -300,6 +300,9 @@ func (x *change) begin(ctx context.Context) (*cleanup.Job, error) {
 		return nil, c.failed(x.target.name, err)
 	}
 	j := cleanup.NewJob(x, time.Now().Add(changeFor), false)
+	if x.unsure {
+		j.NoteUnanswered()
+	}
 	c.cleanup.Take(j)
 	return j, err
 }

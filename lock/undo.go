@@ -173,7 +173,7 @@ func (u *undoAgain) Answered(_ resp.Value, again bool) cleanup.Result {
 	if !again && !u.target.kind.unowned {
 		u.client.cleanup.DeleteLatch(u.target.name, u.latch)
 	}
-	return cleanup.Result{Done: true}
+	return cleanup.Result{Done: u.latches.Answered()}
 }
 
 // shortenedBy is the least shortening of a lease that waiters are told of.

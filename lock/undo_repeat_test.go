@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -95,5 +96,126 @@ func TestUndoWithoutTheAnswerOfAPart(t *testing.T) {
 				mustUnlock(t, outer)
 			})
 		})
+	}
+}
+
+// The first undo of an acquire is refused halfway, and the refusal is lost.
+func TestUndoWithoutTheAnswerOfTheFirstPart(t *testing.T) {
+	for _, right := range []string{"hget", "hset", "pexpire"} {
+		t.Run(right, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				c := w.client(lock.Config{})
+				owner := lock.As(c.NewOwner())
+				outer := mustLock(t, c, "job", owner)
+				n := 0
+				w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+					w.srv.Deny()
+					switch {
+					case isScript(cmd, "acquire"):
+						return fakeredis.RunThenClose()
+					case !isScript(cmd, "undo"):
+						return fakeredis.Run()
+					}
+					if n++; n == 1 {
+						w.srv.Deny(right)
+						return fakeredis.RunThenClose()
+					}
+					return fakeredis.Run()
+				})
+				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+				defer cancel()
+				if _, err := c.Reentrant("job").Lock(ctx, owner); err == nil {
+					t.Fatal("the lock was granted without an answer")
+				}
+				w.sleep(time.Second)
+				w.wantHolds("job", "1", outer)
+				mustUnlock(t, outer)
+			})
+		})
+	}
+}
+
+// The same without an Owner, of all kinds.
+func TestUndoWithoutTheAnswerOfTheFirstPartOfAllKinds(t *testing.T) {
+	for _, right := range []string{"hget", "hmget", "hdel", "get"} {
+		for _, kind := range kindsWithLeases {
+			t.Run(kind+"/"+right, func(t *testing.T) {
+				inVirtualTime(t, func(t *testing.T, w *world) {
+					c, other := w.client(lock.Config{}), w.client(lock.Config{})
+					mine, others := leasedKinds(t, c)[kind], leasedKinds(t, other)[kind]
+					mustUnlockOf(t, kind, mine)
+					n := 0
+					asked := false
+					w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+						if isAcquire(cmd) {
+							asked = true
+							return fakeredis.RunThenClose()
+						}
+						if asked && strings.HasPrefix(cmd.Name, "EVAL") {
+							if n++; n == 1 {
+								w.srv.Deny(right)
+								return fakeredis.RunThenClose()
+							}
+							w.srv.Deny()
+						}
+						return fakeredis.Run()
+					})
+					ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+					defer cancel()
+					if lease, err := mine(ctx); err == nil {
+						mustUnlock(t, lease)
+					}
+					w.sleep(2 * time.Second)
+					w.srv.Intercept(nil)
+					w.srv.Deny()
+					w.sleep(2 * time.Second)
+					begin := time.Now()
+					mustUnlockOf(t, kind+" without "+right, others)
+					if took := time.Since(begin); took > 5*time.Second {
+						t.Errorf("taken after %v", took)
+					}
+				})
+			})
+		}
+	}
+}
+
+// The first release of an inner hold is refused halfway, the refusal is lost, and the right is there for the repeat.
+func TestReleaseWithoutTheAnswerOfAPart(t *testing.T) {
+	for kind, of := range severalTimes() {
+		for _, right := range []string{"set", "hincrby", "pexpire", "hset", "hget", "publish", "del"} {
+			for _, inner := range []int{1, 2} {
+				t.Run(fmt.Sprint(kind, "/", right, "/", inner), func(t *testing.T) {
+					inVirtualTime(t, func(t *testing.T, w *world) {
+						c := w.client(lock.Config{})
+						owner := lock.As(c.NewOwner())
+						var outer []*lock.Lease
+						for range inner {
+							outer = append(outer, mustHave(t, of(c), owner))
+						}
+						l := mustHave(t, of(c), owner)
+						w.onReleases(kind, func(n int) fakeredis.Action {
+							w.srv.Deny()
+							if n == 1 {
+								w.srv.Deny(right)
+								return fakeredis.RunThenClose()
+							}
+							return fakeredis.Run()
+						})
+						err := l.Unlock(t.Context())
+						w.sleep(time.Second)
+						w.srv.Intercept(nil)
+						for _, o := range outer {
+							if bad := o.Check(t.Context()); bad != nil {
+								t.Errorf("Unlock() = %v; another hold: %v", err, bad)
+							}
+						}
+						for _, o := range outer {
+							mustUnlock(t, o)
+						}
+					})
+				})
+			}
+		}
 	}
 }

@@ -273,7 +273,7 @@ func modelFairRelease(c *fakeredis.Call) any {
 	if number(count) > 1 && number(lease) > 0 {
 		c.Do("PEXPIRE", m.lock, lease)
 		c.Do("HINCRBY", m.lock, owner, "-1")
-		c.Do("SET", latch, "0", "PX", life)
+		leaveLatch(c, latch, life, "HINCRBY", m.lock, owner, "1")
 		return int64(0)
 	}
 	c.Do("DEL", m.lock)

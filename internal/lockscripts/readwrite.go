@@ -209,7 +209,7 @@ func modelReadRelease(c *fakeredis.Call) any {
 	modelGiveWay(c, lineIn(c), arg(c, 8), arg(c, 9))
 	rest, waiting := leaveReaders(c, tellsFree(c, publish, 6, "0", false), owner, number(text), number(text)-1, lease)
 	if rest > 0 {
-		c.Do("SET", latch, "0", "PX", life)
+		leaveLatch(c, latch, life, "HSET", key, owner, text)
 		return int64(0)
 	}
 	c.Do("SET", latch, "1", "PX", life)
@@ -395,7 +395,7 @@ func modelWriteRelease(c *fakeredis.Call) any {
 	}
 	if count > 1 && number(lease) > 0 {
 		keepWriter(c, owner, number(lease), count-1)
-		c.Do("SET", latch, "0", "PX", life)
+		leaveLatch(c, latch, life, "HSET", key, owner, text(count))
 		modelGiveWay(c, lineIn(c), arg(c, 8), arg(c, 9))
 		return int64(0)
 	}

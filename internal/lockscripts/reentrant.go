@@ -115,6 +115,14 @@ func released(c *fakeredis.Call, latch string) (life string, answer any, known b
 	return text(max(number(life), number(last)-now(c))), answer, known
 }
 
+// leaveLatch leaves the outcome of the release of one of several holds. If the user may not, the hold is given again: a repeat would end another.
+func leaveLatch(c *fakeredis.Call, latch, life string, again ...string) {
+	if _, failed := c.TryDo("SET", latch, "0", "PX", life).(fakeredis.Err); failed {
+		c.Do(again...)
+		c.Do("SET", latch, "0", "PX", life)
+	}
+}
+
 // unheld is the answer to a release without a hold. A repeat keeps the first request from taking effect later.
 func unheld(c *fakeredis.Call, latch, life string) any {
 	if c.Args[4] == "1" {
@@ -138,7 +146,7 @@ func modelRelease(c *fakeredis.Call) any {
 	if number(count) > 1 && number(lease) > 0 {
 		c.Do("PEXPIRE", key, lease)
 		c.Do("HINCRBY", key, owner, "-1")
-		c.Do("SET", latch, "0", "PX", life)
+		leaveLatch(c, latch, life, "HINCRBY", key, owner, "1")
 		modelGiveWay(c, lineKey(c, 3), arg(c, 8), arg(c, 9))
 		return int64(0)
 	}

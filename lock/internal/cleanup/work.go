@@ -146,10 +146,11 @@ func (u *Cleanup) failed(j *Job, err error, at time.Time) {
 			j.mayRunUntil = at.Add(remote.Arrival)
 		}
 	}
-	mayRun := j.hasTurn && !at.After(j.mayRunUntil) // a request may still take the next hold of the Owner
+	arrives := !at.After(j.mayRunUntil) // a request without an answer may still take effect
+	mayRun := j.hasTurn && arrives      // and take the next hold of the Owner
 	ending := errors.Is(err, conn.ErrClosed) || u.asking.Err() != nil
 	switch {
-	case part && j.work.Rank() == Change: // a repeat would change what has been changed
+	case part && j.work.Rank() == Change && (!arrives || ending): // has changed nothing; until then an earlier request may
 		j.finish(u.cfg.Refused(err))
 	case remote.Hopeless(err) && (!mayRun || ending):
 		j.finish(u.cfg.Refused(err))

@@ -79,7 +79,7 @@ func (c *Course) Next(alone Step, err error, at clock.Instant) Step {
 		if c.undo {
 			c.Unsure(part)
 		} else {
-			c.Arrives, c.Parts = true, c.Parts || part
+			c.Arrives = true
 		}
 		if !c.MustUndo(at) {
 			return RepeatNow

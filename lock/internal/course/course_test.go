@@ -301,3 +301,16 @@ func TestSettles(t *testing.T) {
 		}
 	}
 }
+
+// An undo without an answer may have been stopped by a missing right whose refusal was lost: the answer to its repeat says nothing.
+func TestUndoInDoubt(t *testing.T) {
+	l := Latches{Latch: "1"}
+	l.Unsure(false)
+	if last := l.Answered(); last || l.Latch != "" {
+		t.Errorf("after an undo without an answer: Answered() = %v, latch %q, want a further undo under a new latch", last, l.Latch)
+	}
+	l.Latch = "2"
+	if !l.Answered() {
+		t.Error("Answered() = false after the further undo")
+	}
+}

@@ -7,21 +7,19 @@ import "slices"
 type Latches struct {
 	Latch   string   // of the next request; "" if it needs a new one
 	Arrives bool     // a request with Latch may still arrive
-	Parts   bool     // a part of some request has run: a right is or was missing
-	inDoubt bool     // an undo without an answer may have set Latch without undoing anything
+	inDoubt bool     // an undo without an answer may have set Latch without undoing anything: perhaps its refusal was lost
 	former  []string // latches of requests still on their way. In the end an undo sets each of these latches, and so stops the request
 }
 
 // Unsure follows an undo without an answer or, with part, an undo stopped in the middle.
 func (l *Latches) Unsure(part bool) {
 	if !part {
-		l.Arrives, l.inDoubt = true, l.Parts
+		l.Arrives, l.inDoubt = true, true
 		return
 	}
 	if l.Arrives {
 		l.former = append(l.former, l.Latch)
 	}
-	l.Parts = true
 	l.take("")
 }
 

@@ -54,7 +54,21 @@ var allowances = map[string]map[string]string{
 		"redis.call('hdel', group, '') -- a write that needs no memory: a full server refuses none behind it": "it writes a latch before; the release " +
 			"with this text needs the line",
 	},
+	"Fair lock, release": {
+		"redis.call('hincrby', lock, owner, 1) -- or else a repeat, or an earlier request, would end another hold": withoutRight,
+		"redis.call('set', latch, 0, 'px', lifetime) -- refused again: the error of the script":                    withoutRight,
+	},
+	"Reentrant lock, release": {
+		"if rest > 0 then redis.call('hincrby', lock, owner, 1) end -- or else a repeat, or an earlier request, would end another hold": withoutRight,
+		"redis.call('set', latch, '0', 'px', lifetime) -- refused again: the error of the script":                                       withoutRight,
+	},
+	"Write lock, release": {
+		"if rest > 0 then redis.call('hset', lock, owner, holds) end -- or else a repeat, or an earlier request, would end another hold": withoutRight,
+		"redis.call('set', latch, '0', 'px', lifetime) -- refused again: the error of the script":                                        withoutRight,
+	},
 	"Read lock, release": {
+		"if rest > 0 then redis.call('hset', lock, owner, holds) end -- or else a repeat, or an earlier request, would end another hold": withoutRight,
+		"redis.call('set', latch, '0', 'px', lifetime) -- refused again: the error of the script":                                        withoutRight,
 		"redis.call('del', latch) -- a write that needs no memory: a full server refuses none behind it": "it deletes the leases of ended holds " +
 			"before; the other scripts with this text need the line",
 	},

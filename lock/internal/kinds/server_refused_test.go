@@ -54,3 +54,61 @@ func TestServerChangeRefusedHalfway(t *testing.T) {
 		}
 	})
 }
+
+// A release of one of several holds that may not leave its latch leaves the hold: a repeat, or an earlier request, would end another one.
+func TestServerReleaseRefusedHalfway(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
+		s.Do("ACL", "SETUSER", "limited", "on", ">secret", "~*", "+@all")
+		cfg := s.Config()
+		cfg.Username, cfg.Password = "limited", "secret"
+		pool := redistest.Open(t, cfg)
+		const latch, lease = "latch", 60_000
+		common := []any{lease, "owner", "PUBLISH", 20_000, 0, soon()}
+		line := append(append([]any{}, common...), "1", "client", "place", "")
+		for _, c := range []struct {
+			kind  string
+			keys  []string
+			args  []any
+			field string
+		}{
+			{"reentrant", []string{"l", "channel", latch, "line"}, line, "owner"},
+			{"fair", []string{"l", "channel", "queue", "timeouts", "idle", latch}, append(append([]any{}, common...), "1"), "owner"},
+			{"read", []string{"l", "channel", "writers", "{l}:owner:rwlock_timeout:1", latch, "{l}:owner:rwlock_timeout:2", "{l}:owner:rwlock_timeout:3"}, line, "owner"},
+			{"write", []string{"l", "channel", "writers", "{l}:owner:rwlock_timeout:1", latch}, append([]any{lease, "owner:write"}, line[2:]...), "owner:write"},
+		} {
+			run := func() error {
+				v, err := kinds.All()[c.kind]["release"].Run(t.Context(), pool, c.keys, c.args...)
+				if err == nil {
+					err = v.Err()
+				}
+				return err
+			}
+			s.Do("FLUSHALL")
+			s.Do("HSET", "l", c.field, 3)
+			s.Do("PEXPIRE", "l", lease)
+			switch c.kind {
+			case "read":
+				s.Do("HSET", "l", "mode", "read")
+				for _, n := range []string{"1", "2", "3"} {
+					s.Do("SET", "{l}:owner:rwlock_timeout:"+n, 1, "PX", lease)
+				}
+			case "write":
+				s.Do("HSET", "l", "mode", "write")
+			}
+			s.Do("ACL", "SETUSER", "limited", "-set")
+			for n := range 2 {
+				err := run()
+				if got, _ := resp.As[string](s.Do("HGET", "l", c.field), nil); !netfail.DeniedInside(err) || got != "3" {
+					t.Errorf("%s, request %d: %v, and %s holds", c.kind, n+1, err, got)
+				}
+			}
+			s.Do("ACL", "SETUSER", "limited", "+set")
+			for n := range 2 {
+				err := run()
+				if got, _ := resp.As[string](s.Do("HGET", "l", c.field), nil); err != nil || got != "2" {
+					t.Errorf("%s, request %d with the right: %v, and %s holds", c.kind, n+1, err, got)
+				}
+			}
+		}
+	})
+}

@@ -22,7 +22,10 @@ end
 if holds > 1 and tonumber(lease) > 0 then
     redis.call('pexpire', lock, lease)
     redis.call('hincrby', lock, owner, -1)
-    redis.call('set', latch, 0, 'px', lifetime)
+    if redis.pcall('set', latch, 0, 'px', lifetime).err then
+        redis.call('hincrby', lock, owner, 1) -- or else a repeat, or an earlier request, would end another hold
+        redis.call('set', latch, 0, 'px', lifetime) -- refused again: the error of the script
+    end
     return 0
 end
 -- First what frees memory: a server that has run out of it refuses all else, but not after a script's first write.

@@ -29,7 +29,10 @@ local result, freed = rest > 0 and 0 or 1, true
 if rest == 0 and holds == 1 and mode == 'read' and redis.call('hlen', lock) == 2 then -- the last of all readers
     redis.call('del', lock, hold .. 1)
 else freed = leave(holds, rest) end
-redis.call('set', latch, result == 1 and '1' or '0', 'px', lifetime)
+if redis.pcall('set', latch, result == 1 and '1' or '0', 'px', lifetime).err then
+    if rest > 0 then redis.call('hset', lock, owner, holds) end -- or else a repeat, or an earlier request, would end another hold
+    redis.call('set', latch, '0', 'px', lifetime) -- refused again: the error of the script
+end
 local message, available, before = freed and '0', 1, nil
 local quiet = not message and stand == '' or stand ~= 'move' and (not line or redis.call('exists', line) == 0)
 -- all_tell.lua

@@ -31,6 +31,9 @@ if rest > 0 then
 elseif lease > 0 then
     redis.call('del', lock)
 end
-redis.call('set', latch, result == 1 and '1' or '0', 'px', lifetime)
+if redis.pcall('set', latch, result == 1 and '1' or '0', 'px', lifetime).err then
+    if rest > 0 then redis.call('hincrby', lock, owner, 1) end -- or else a repeat, or an earlier request, would end another hold
+    redis.call('set', latch, '0', 'px', lifetime) -- refused again: the error of the script
+end
 local quiet = stand ~= 'move' and not known
 -- all_tell.lua

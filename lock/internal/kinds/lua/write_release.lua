@@ -24,6 +24,9 @@ local holds, reads = unpack(redis.call('hmget', lock, owner, reader))
 local rest = lease > 0 and holds - 1 or 0
 -- write_leave.lua
 local result, message, available, before = rest > 0 and 0 or 1, rest == 0 and '1', left > 0 and 63 / 64 or 1, nil -- all, or all but the share of readers
-redis.call('set', latch, result == 1 and '1' or '0', 'px', lifetime)
+if redis.pcall('set', latch, result == 1 and '1' or '0', 'px', lifetime).err then
+    if rest > 0 then redis.call('hset', lock, owner, holds) end -- or else a repeat, or an earlier request, would end another hold
+    redis.call('set', latch, '0', 'px', lifetime) -- refused again: the error of the script
+end
 local quiet = not message and stand == '' or stand ~= 'move' and (not line or redis.call('exists', line) == 0)
 -- all_tell.lua
