@@ -248,6 +248,13 @@ func TestSubscribeEndsWithItsContext(t *testing.T) {
 		if took := time.Since(start); took != time.Second {
 			t.Errorf("PSubscribe returned after %v, want 1s", took)
 		}
+		for _, d := range []time.Duration{0, time.Second} { // a deadline with a cause
+			ctx, cancel := context.WithTimeoutCause(t.Context(), d, reason)
+			_, err := s.Subscribe(ctx, "c")
+			cancel()
+			wantErr(t, "Subscribe until a deadline", err, reason)
+			wantErr(t, "Subscribe until a deadline", err, context.DeadlineExceeded)
+		}
 		if got := s.Stats(); got.Channels != 0 || got.Subscriptions != 0 {
 			t.Errorf("Stats = %+v, want nothing left", got)
 		}

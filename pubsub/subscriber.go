@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/netfail"
 )
 
 // Dialer opens the connections of a Subscriber. A *conn.Pool is a Dialer.
@@ -102,7 +103,7 @@ func newPart(s *Subscriber, d Dialer, server string) *part {
 //   - The server refused a channel or the credentials: wraps its resp.Error.
 //   - The dial failed in another way that a repetition cannot mend, for example in TLS: the dial's
 //     error.
-//   - ctx ended: the cause of ctx.
+//   - ctx ended: matches its cause and its Err.
 //   - The Subscriber or its Dialer is closed: conn.ErrClosed.
 func (s *Subscriber) Subscribe(ctx context.Context, channels ...string) (*Subscription, error) {
 	return s.await(ctx, plain, channels)
@@ -135,7 +136,7 @@ func (s *Subscriber) SListen(channels ...string) (*Subscription, error) {
 // await adds a Subscription and waits for its confirmation.
 func (s *Subscriber) await(ctx context.Context, k kind, names []string) (*Subscription, error) {
 	if ctx.Err() != nil {
-		return nil, fmt.Errorf("pubsub: subscribe: %w", context.Cause(ctx))
+		return nil, fmt.Errorf("pubsub: subscribe: %w", netfail.Ended(ctx))
 	}
 	ready := make(chan error, 1)
 	sub, err := s.add(k, names, ready)
@@ -149,7 +150,7 @@ func (s *Subscriber) await(ctx context.Context, k kind, names []string) (*Subscr
 		}
 		return sub, nil
 	case <-ctx.Done():
-		return nil, s.abandon(sub, context.Cause(ctx))
+		return nil, s.abandon(sub, netfail.Ended(ctx))
 	}
 }
 
