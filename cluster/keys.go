@@ -88,7 +88,7 @@ func (m multiKey) run(ctx context.Context) ([]resp.Value, error) {
 	var moving [][]int // parts of one key, of commands refused because their slot moves
 	parts := m.bySlot()
 	m.send(context.WithValue(ctx, conn.NoTryAgain, true), parts, func(part []int, v resp.Value, err error) {
-		if len(part) > 1 && errors.Is(err, resp.ErrTryAgain) && !isTransport(err) {
+		if errors.Is(err, resp.ErrTryAgain) && !isTransport(err) {
 			for i := range part {
 				moving = append(moving, part[i:i+1])
 			}

@@ -236,6 +236,41 @@ func TestKeysOfAMovingSlot(t *testing.T) {
 	})
 }
 
+// A slot that moves with a single one of the keys does not end the call either.
+func TestOneKeyOfAMovingSlot(t *testing.T) {
+	for name, call := range map[string]func(c *cluster.Cluster, ctx context.Context) error{
+		"MGET": func(c *cluster.Cluster, ctx context.Context) error {
+			values, err := c.MGet(ctx, []string{keyA, keyB})
+			if got := texts(values); err == nil && got != "a b" {
+				return fmt.Errorf("values %s", got)
+			}
+			return err
+		},
+		"MSET": func(c *cluster.Cluster, ctx context.Context) error {
+			return c.MSet(ctx, []string{keyA, "a", keyB, "b"})
+		},
+		"DEL": func(c *cluster.Cluster, ctx context.Context) error {
+			n, err := c.Del(ctx, []string{keyA, keyB})
+			if err == nil && n != 2 {
+				return fmt.Errorf("%d keys deleted", n)
+			}
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+				f.nodes[nodeA].Do("SET", keyA, "a")
+				f.nodes[nodeB].Do("SET", keyB, "b")
+				f.answer(nodeA, name, "-TRYAGAIN Multiple keys request during rehashing of slot", 3)
+				if err := call(c, t.Context()); err != nil {
+					t.Errorf("%s = %v, want success once the keys are there", name, err)
+				}
+				f.wantCounts(name, 4, 1, 0)
+			})
+		})
+	}
+}
+
 // A reply of the wrong shape is an error of its keys, not their absence.
 func TestKeysAndMalformedReplies(t *testing.T) {
 	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
