@@ -334,6 +334,20 @@ func TestMaxAge(t *testing.T) {
 	})
 }
 
+// TestMaxAgeOfIdle: a command just before the MaxAge of an idle connection does not put the replacement off.
+func TestMaxAgeOfIdle(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		p := openPool(t, conn.Config{Dial: srv.Dial, MaxAge: time.Second})
+		defer p.Close()
+		time.Sleep(899 * time.Millisecond) // MaxAge varies by a tenth
+		want(t, p, "PONG", "PING")
+		time.Sleep(202 * time.Millisecond)
+		if n := srv.Dials(); n != 2 {
+			t.Errorf("%d dials after 1.1s, want the connection replaced", n)
+		}
+	})
+}
+
 // TestMaxAgeOfUnreachable: a connection stays if it cannot be replaced.
 func TestMaxAgeOfUnreachable(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {

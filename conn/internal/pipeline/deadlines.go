@@ -131,9 +131,8 @@ func (l *Link) wakeDeadlinesLocked() {
 		return
 	}
 	l.infrequent = false
-	now := time.Since(l.Start)
-	l.silence.since = now
-	l.armLocked(now, l.period)
+	l.silence.since = time.Since(l.Start)
+	l.tickWithinLocked(l.period)
 }
 
 // SetDue makes the Link call Owner.Due once, when at has passed since Start; 0 is never. It replaces the time set before.
