@@ -60,7 +60,7 @@ func (h *handshake) run() (proto int, err error) {
 		return 0, err
 	}
 	h.greeted = true
-	err = hello.Err()
+	err = h.refusal(hello)
 	if netfail.Denied(err) || netfail.Reply(err) != netfail.Final {
 		return 0, fmt.Errorf("HELLO: %w", err)
 	}
@@ -185,7 +185,7 @@ func (h *handshake) write(steps []step) error {
 	v, readErr := h.read()
 	switch {
 	case readErr == nil && v.Err() != nil:
-		return v.Err()
+		return h.refusal(v)
 	case netfail.Alert(readErr):
 		return readErr
 	}
@@ -200,7 +200,7 @@ func (h *handshake) check(steps []step) error {
 		if err != nil {
 			return err
 		}
-		err = v.Err()
+		err = h.refusal(v)
 		switch {
 		case s.role:
 			err = h.checkRole(v)
@@ -217,7 +217,7 @@ func (h *handshake) check(steps []step) error {
 // checkRole checks the reply to ROLE. If the user has no permission for ROLE, the role in the reply to HELLO counts.
 func (h *handshake) checkRole(v resp.Value) error {
 	role, _ := v.At(0).Text()
-	if err := v.Err(); err != nil {
+	if err := h.refusal(v); err != nil {
 		if !errors.Is(err, resp.ErrNoPerm) || h.role == "" {
 			return err
 		}
@@ -227,6 +227,26 @@ func (h *handshake) checkRole(v resp.Value) error {
 		return errNotMaster
 	}
 	return nil
+}
+
+// refusal returns the error of an error reply, or nil. If the server repeats the password, as proxies repeat a command
+// that they do not know, refusal cuts the text off there. A password that is one of the words that tell what a refusal
+// means stays: every server sends those words.
+func (h *handshake) refusal(v resp.Value) error {
+	text, ok := v.Err().(resp.Error)
+	if !ok {
+		return nil
+	}
+	prefix := len(text.Prefix())
+	i := strings.Index(string(text[prefix:]), h.password)
+	if h.password == "" || i < 0 {
+		return text
+	}
+	short := text[:prefix+i] + "..."
+	if netfail.Denied(short) != netfail.Denied(text) || netfail.Reply(short) != netfail.Reply(text) {
+		return text
+	}
+	return short
 }
 
 // read returns the next reply, and appends the pushes in front of it to h.pushes.

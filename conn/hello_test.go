@@ -206,6 +206,47 @@ func TestHandshakeOnly3(t *testing.T) {
 	}
 }
 
+// TestHandshakeRepeatsPassword: some proxies repeat the command that they refuse. No error has the password, whichever
+// command the refusal answers; the rest of the text stays.
+func TestHandshakeRepeatsPassword(t *testing.T) {
+	for _, protocol := range []int{0, 2, 3} {
+		for _, text := range []string{"ERR unsupported command: HELLO 3 AUTH default ", "WRONGPASS invalid password '", "NOAUTH AUTH "} {
+			t.Run(fmt.Sprintf("%d %s", protocol, text), func(t *testing.T) {
+				cfg := scripted(t, func(p *peer) {
+					for p.written() != "" {
+						p.reply(strings.Repeat("-"+text+secret+" x|", 8))
+					}
+				})
+				cfg.Password, cfg.Protocol, cfg.Extra = secret, protocol, []resp.Command{resp.Cmd("READONLY")}
+				err := refused(t, t.Context(), cfg)
+				if got, ok := errors.AsType[resp.Error](err); !ok || string(got) != text+"..." {
+					t.Errorf("DialStream = %v, want %q and no password", err, text)
+				}
+			})
+		}
+	}
+}
+
+// TestHandshakePasswordIsAWord: a password that is a word of the server's refusal does not hide what the refusal means.
+func TestHandshakePasswordIsAWord(t *testing.T) {
+	for text, password := range map[string]string{
+		"ERR invalid password":                         "password",
+		"ERR max number of clients reached":            "clients",
+		"ERR Client sent AUTH, but no password is set": "AUTH",
+	} {
+		cfg := scripted(t, func(p *peer) {
+			p.written()
+			p.reply("-" + text + "|")
+			p.expectClose()
+		})
+		cfg.Password = password
+		err := refused(t, t.Context(), cfg)
+		if got, ok := errors.AsType[resp.Error](err); !ok || string(got) != text {
+			t.Errorf("DialStream = %v, want the server's %q", err, text)
+		}
+	}
+}
+
 // TestHandshakeAgreement: the reply to HELLO decides the protocol; a reply without one leads to RESP2.
 func TestHandshakeAgreement(t *testing.T) {
 	tests := []struct {
