@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/conn/internal/pipeline"
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -150,24 +151,50 @@ func (p *Pool) Tx(ctx context.Context, cmds []resp.Command) ([]resp.Value, error
 // The connection does not count for the Pool's statistics and limits. Stream dials once. The caller closes the
 // Stream; closing the Pool does not.
 func (p *Pool) Stream(ctx context.Context) (*Stream, error) {
-	if p.isClosed() {
-		return nil, &Error{Op: "dial", Addr: p.cfg.Addr, Err: p.cause()}
+	ctx, release, err := p.enter(ctx)
+	if err != nil {
+		return nil, &Error{Op: "dial", Addr: p.cfg.Addr, Err: err}
 	}
+	defer release()
 	begin := time.Now()
 	s, err := p.connect(ctx)
 	p.cfg.Trace.dial(begin, p.dialAddr(s, err), true, protocol(s), err)
-	if err != nil {
+	switch {
+	case p.isClosed():
+		if s != nil {
+			s.HangUp()
+		}
+		return nil, &Error{Op: "dial", Addr: p.dialAddr(s, err), Err: p.cause()}
+	case err != nil:
 		return nil, err
 	}
 	return p.enlist(newStream(s, &p.cfg))
+}
+
+// enter returns a context that also ends with the Pool, for a call that Close waits for: until release is called. It
+// returns the cause of Close if the Pool is closed already.
+func (p *Pool) enter(ctx context.Context) (_ context.Context, release func(), err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.isClosed() {
+		return nil, nil, p.cause()
+	}
+	p.wg.Add(1)
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := netfail.OnEnd(p.life, func() { cancel(p.cause()) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+		p.wg.Done()
+	}, nil
 }
 
 // Replicated reports whether replicas may take the server's place, which is the case with Config.Sentinel.
 func (p *Pool) Replicated() bool { return p.resolver != nil }
 
 // Close closes all connections. Calls that wait for a connection, a reply or the next attempt fail with ErrClosed.
-// Close returns after all goroutines of the Pool have ended, but does not wait for functions given to With. Close may
-// be called more than once. A callback in Config must not call Close, which waits for callbacks.
+// Close returns after all goroutines of the Pool and all calls of Stream have ended, but does not wait for functions
+// given to With. Close may be called more than once. A callback in Config must not call Close, which waits for callbacks.
 func (p *Pool) Close() error { return p.CloseFor(ErrClosed) }
 
 // CloseFor is like Close, with a cause other than ErrClosed: for a Pool that ends without a Close by its user, for

@@ -48,12 +48,12 @@ type Pool struct {
 }
 
 // lifetime is the time from New to Close, which ends it under the Pool's mu, once. The invariant: only a holder of mu adds a
-// link, and only before the end; after the end, only counted goroutines and links start goroutines. So Close, which ends
-// the links and waits for wg, leaves nothing behind.
+// link or a call of Stream, and only before the end; after the end, only these and counted goroutines start goroutines.
+// So Close, which ends the links and waits for wg, leaves nothing behind.
 type lifetime struct {
 	life context.Context // of dials, and of the goroutines of the resolver
 	end  context.CancelCauseFunc
-	wg   sync.WaitGroup // counts all goroutines
+	wg   sync.WaitGroup // counts all goroutines, and calls of Stream
 }
 
 func (t *lifetime) isClosed() bool { return t.life.Err() != nil }

@@ -66,6 +66,83 @@ func TestStreamWriters(t *testing.T) {
 	s.Close()
 }
 
+// TestCloseDuringStream: Close ends a dial of Stream, at each moment of the dial, and waits for it.
+func TestCloseDuringStream(t *testing.T) {
+	for name, hold := range map[string]func(cfg *conn.Config, srv *fakeredis.Server){
+		"connecting": func(_ *conn.Config, srv *fakeredis.Server) { srv.Unreachable(true) },
+		"handshake":  func(_ *conn.Config, srv *fakeredis.Server) { srv.Mute(true) },
+		"already there": func(cfg *conn.Config, srv *fakeredis.Server) {
+			cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				<-ctx.Done()
+				return srv.Dial(context.WithoutCancel(ctx), network, addr)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+				cfg := conn.Config{Dial: srv.Dial}
+				hold(&cfg, srv)
+				p, err := conn.New(cfg)
+				if err != nil {
+					t.Fatal(err)
+				}
+				done := make(chan error, 1)
+				go func() {
+					s, err := p.Stream(t.Context())
+					if s != nil {
+						s.Close()
+					}
+					done <- err
+				}()
+				time.Sleep(time.Second)
+				start := time.Now()
+				p.Close()
+				err = <-done
+				if took := time.Since(start); !errors.Is(err, conn.ErrClosed) || took != 0 {
+					t.Errorf("Stream = %v, %v after Close; want ErrClosed at once", err, took)
+				}
+				checkDialError(t, err)
+				synctest.Wait()
+				if n := len(srv.Conns()); n != 0 {
+					t.Errorf("%d connections after Close, want none", n)
+				}
+			})
+		})
+	}
+}
+
+// TestStreamAtTheEndOfADial: a handshake that ends after Close gives no connection.
+func TestStreamAtTheEndOfADial(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		var p *conn.Pool
+		closed := make(chan struct{})
+		cfg := conn.Config{Dial: srv.Dial, Trace: &conn.Trace{Dial: func(conn.DialInfo) {
+			go func() {
+				p.Close()
+				close(closed)
+			}()
+			synctest.Wait()
+		}}}
+		p, err := conn.New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := p.Stream(t.Context())
+		if s != nil {
+			s.Close()
+			t.Error("Stream of a closed Pool returned a connection")
+		}
+		if !errors.Is(err, conn.ErrClosed) {
+			t.Errorf("Stream = %v, want ErrClosed", err)
+		}
+		<-closed
+		synctest.Wait()
+		if n := len(srv.Conns()); n != 0 {
+			t.Errorf("%d connections, want none", n)
+		}
+	})
+}
+
 // TestStreamNotSent: a Write that ends before its first byte leaves the Stream usable.
 func TestStreamNotSent(t *testing.T) {
 	s := open(t, scripted(t, welcomePing))
