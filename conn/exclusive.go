@@ -94,12 +94,12 @@ func (p *Pool) takeIdleLocked() *member {
 		m := p.idle[n-1]
 		p.idle[n-1] = nil
 		p.idle = p.idle[:n-1]
+		p.lent++
 		if m.l.Failed() {
-			m.state = isGone
+			m.state = isClosing
 			continue
 		}
 		m.state = isLent
-		p.lent++
 		return m
 	}
 	return nil
@@ -110,9 +110,11 @@ func (p *Pool) takeIdleLocked() *member {
 func (p *Pool) giveBack(m *member, changed bool) {
 	p.mu.Lock()
 	unfit := changed || m.l.Failed() || !m.aged.IsZero() && !time.Now().Before(m.aged)
-	if unfit {
-		m.uncountLocked()
-	} else {
+	switch {
+	case m.state != isLent: // lost
+	case unfit:
+		m.state = isClosing
+	default:
 		m.state = isReturned
 	}
 	p.mu.Unlock()
@@ -129,7 +131,7 @@ func (m *member) uncountLocked() {
 	switch m.state {
 	case isIdle:
 		p.idle = slices.DeleteFunc(p.idle, func(other *member) bool { return other == m })
-	case isLent, isReturned:
+	case isLent, isReturned, isClosing:
 		p.lent--
 	}
 	m.state = isGone
@@ -243,7 +245,9 @@ func (m *member) Due(l *pipeline.Link) {
 	reached := func(t time.Time) bool { return !t.IsZero() && !now.Before(t) }
 	over := m.state == isIdle && (reached(m.aged) || reached(m.expires))
 	if over {
-		m.uncountLocked()
+		m.p.idle = slices.DeleteFunc(m.p.idle, func(other *member) bool { return other == m })
+		m.p.lent++
+		m.state = isClosing
 	}
 	m.p.mu.Unlock()
 	if over {

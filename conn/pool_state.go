@@ -154,7 +154,7 @@ type knownMaster struct {
 //   - No connection is idle while a caller waits.
 type lending struct {
 	idle    []*member // the most recently used at the end, lent first
-	lent    int       // includes connections being drained
+	lent    int       // includes connections being drained or closed
 	dialing int
 	queue   list.List     // of *borrower, first come first served
 	ackTime time.Duration // typical time of a batch with WAIT
@@ -177,6 +177,7 @@ const (
 	isIdle
 	isLent
 	isReturned // given back with replies outstanding; counted as lent
+	isClosing  // unfit for a further loan; counted as lent until Lost, when its connection is closed
 	isGone     // no longer counted
 )
 
@@ -213,7 +214,7 @@ type Stats struct {
 	InFlight int // calls without an answer on all connections, including abandoned calls
 
 	// Exclusive connections: Open = Idle + Lent + Dialing, at most Config.MaxConns. A returned connection with
-	// replies outstanding counts as lent.
+	// replies outstanding counts as lent, and so does a connection until it is closed.
 	Open, Idle, Lent, Dialing int
 
 	Waiting int // callers waiting for an exclusive connection
