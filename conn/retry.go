@@ -64,11 +64,12 @@ func (r *Retry) dialPause(n int) time.Duration {
 
 // retryBudget limits the failed attempts of one call: dials and commands together.
 type retryBudget struct {
-	policy *Retry
-	made   int            // failed attempts
-	start  time.Time      // time of the first failure; zero before
-	spent  bool           // no further attempt is allowed
-	stale  *pipeline.Link // link that this call must not use again
+	policy   *Retry
+	made     int            // failed attempts
+	start    time.Time      // time of the first failure; zero before
+	spent    bool           // no further attempt is allowed
+	stale    *pipeline.Link // link that this call must not use again
+	replaced bool           // an attempt that did not count met a link just replaced by the Pool
 }
 
 // countFailure counts a failed attempt, and reports whether the call may make another attempt after pause.
@@ -88,6 +89,14 @@ func (a *retryBudget) countFailure(pause time.Duration) (more bool) {
 }
 
 func (a *retryBudget) pause() time.Duration { return a.policy.backoff(a.made) }
+
+// attempts returns the number of attempts so far, including one that did not count.
+func (a *retryBudget) attempts() int {
+	if a.replaced {
+		return a.made + 1
+	}
+	return a.made
+}
 
 // refusedTail returns the number n of commands to repeat: the commands at the end of a batch that the server did not
 // execute, so that repeating them does not change the order. A command behind ASKING alone is not repeated. why is the
