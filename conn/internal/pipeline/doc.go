@@ -14,6 +14,7 @@
 //   - link.go: the Link and its front door: Do, DoBatch, Post, Drain.
 //   - fail.go: the end of a Link.
 //   - write.go: a caller appends its command, and becomes the writer of all pending commands if nobody writes.
+//   - backlog.go: when to hold commands back, because callers leave before the answers.
 //   - large.go: a large argument is written from the caller's memory; see Text.
 //   - read.go: the loop of the reader, which hands out replies in the order of the commands.
 //   - deadlines.go, silence.go: the timer of a Link: overdue answers, PINGs, the silence of the server.

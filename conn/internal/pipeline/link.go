@@ -74,6 +74,7 @@ type Link struct {
 	writeYields    yielder
 	room           chan struct{} // closed when pending has room again; nil if no caller waits for room
 	deadlines
+	backlog
 }
 
 // Config holds the limits of a Link. A limit not above zero is off.
@@ -272,6 +273,7 @@ func (l *Link) await(ctx context.Context, k *call) (left, sent bool) {
 		return true, false
 	}
 	if k.state.CompareAndSwap(awaited, abandoned) {
+		l.abandoned.Add(1)
 		return true, true
 	}
 	<-k.ready

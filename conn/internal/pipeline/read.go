@@ -200,6 +200,10 @@ func (l *Link) complete(k *call) {
 		k.ready <- struct{}{}
 	default:
 		l.release(k)
+		l.abandoned.Add(-1) // perhaps before the caller has added itself
+		if l.heldBack.Load() {
+			l.resume()
+		}
 	}
 }
 

@@ -153,11 +153,14 @@ func appendCommands(dst []byte, cmds []resp.Command) []byte {
 	return dst
 }
 
-// flushLocked writes until no command is pending, and then ends the writing. It releases mu during a write. k is the
-// call of the writer, or nil.
+// flushLocked writes until no command is pending, or until the pending ones are held back, and then ends the writing. It
+// releases mu during a write. k is the call of the writer, or nil.
 func (l *Link) flushLocked(k *call, mayBlock bool) {
 	for len(l.waiting) > 0 && l.err == nil {
 		switch {
+		case l.holdBackLocked(): // resume goes on
+			l.writing = false
+			return
 		case k != nil && k.state.Load() != awaited: // the writer's own reply is there
 		case !mayBlock && !l.fitsLocked(): // the write might block
 		case l.unreadLocked(): // readLoop must read first
@@ -271,7 +274,7 @@ func (l *Link) writeLoop() {
 		}
 		if l.loopWrites {
 			l.loopWrites = false
-			if len(l.waiting) > 0 && l.err == nil {
+			if len(l.waiting) > 0 && l.err == nil && !l.behindLocked() {
 				l.writeLocked() // even if there are unread bytes again
 			}
 			l.flushLocked(nil, true)
