@@ -36,7 +36,8 @@ type Config struct {
 	Sentinel Sentinel
 
 	// Username and Password authenticate the client. A Password without a Username is the password of the user
-	// "default". If both are empty, the client does not authenticate. Neither appears in an error, a log or a trace.
+	// "default". If both are empty, the client does not authenticate. The password appears in no error, log or trace.
+	// The user appears only where a server names it in an error reply, such as NOPERM.
 	Username, Password string
 
 	// Credentials, if set, replaces Username and Password. Every dial calls the function, within the time limit of

@@ -42,7 +42,8 @@ type Conn struct {
 }
 
 // Dial connects to the server at cfg.Addr, or to the master named by cfg.Sentinel. Dial makes one attempt, bounded by
-// ctx and cfg.DialTimeout. The fields for pools and for repetition have no effect. The caller closes the Conn.
+// ctx and cfg.DialTimeout. A question to a sentinel takes further time, Sentinel.Timeout at most. The fields for pools and
+// for repetition have no effect. The caller closes the Conn.
 func Dial(ctx context.Context, cfg Config) (*Conn, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -261,7 +262,8 @@ func (c *Conn) Done() <-chan struct{} { return c.l.Done() }
 func (c *Conn) Err() error { return c.l.Err() }
 
 // Close closes the connection. Calls in progress fail with ErrClosed. For a Conn made by Dial, Close returns after
-// all goroutines of the Conn have ended. Close returns nil and may be called more than once.
+// all goroutines of the Conn have ended, so a callback in Config must not call Close. Close returns nil and may be
+// called more than once.
 func (c *Conn) Close() error {
 	c.l.Fail(ErrClosed)
 	if c.own != nil {

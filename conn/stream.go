@@ -33,8 +33,8 @@ type Stream struct {
 	err error      // reason of closing
 }
 
-// DialStream dials a connection, in one attempt, bounded by ctx and cfg.DialTimeout. The Stream uses the fields of
-// cfg for dialing, Limits, and Timeout, which bounds each write. The caller closes the Stream.
+// DialStream dials a connection, in one attempt, bounded as in Dial. The Stream uses the fields of cfg for dialing,
+// Limits, and Timeout, which bounds each write. The caller closes the Stream.
 func DialStream(ctx context.Context, cfg Config) (*Stream, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
