@@ -12,6 +12,35 @@ import (
 	"github.com/lockwire/lockwire/lock"
 )
 
+// takesBack has an Owner acquire the lock job, which it holds already, without an answer. on decides about the n-th request that takes the
+// acquire back, n from 1, with all rights at first. takesBack returns the option with the Owner, and the hold.
+func (w *world) takesBack(c *lock.Client, on func(n int, cmd fakeredis.Cmd) fakeredis.Action) (lock.Option, *lock.Lease) {
+	w.t.Helper()
+	owner := lock.As(c.NewOwner())
+	outer := mustLock(w.t, c, "job", owner)
+	n := 0
+	w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+		w.srv.Deny()
+		switch {
+		case isScript(cmd, "acquire"):
+			return fakeredis.RunThenClose()
+		case isScript(cmd, "undo"):
+			n++
+			return on(n, cmd)
+		}
+		return fakeredis.Run()
+	})
+	ctx, cancel := context.WithTimeout(w.t.Context(), time.Millisecond)
+	defer cancel()
+	if _, err := c.Reentrant("job").Lock(ctx, owner); err == nil {
+		w.t.Fatal("the lock was granted without an answer")
+	}
+	w.sleep(time.Second)
+	w.srv.Intercept(nil)
+	w.srv.Deny()
+	return owner, outer
+}
+
 // One request that takes back an acquire is held up while a right is missing. It ends no further hold of the Owner, whichever it is.
 func TestHeldUpRequestsOfAnUndo(t *testing.T) {
 	for _, right := range []string{"hget", "hset", "pexpire", "set"} {
@@ -19,35 +48,17 @@ func TestHeldUpRequestsOfAnUndo(t *testing.T) {
 			t.Run(fmt.Sprint(right, "/", heldUp), func(t *testing.T) {
 				inVirtualTime(t, func(t *testing.T, w *world) {
 					c := w.client(lock.Config{})
-					owner := lock.As(c.NewOwner())
-					outer := mustLock(t, c, "job", owner)
 					var late []string
-					n := 0
-					w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
-						w.srv.Deny()
-						switch {
-						case isScript(cmd, "acquire"):
-							return fakeredis.RunThenClose()
-						case !isScript(cmd, "undo"):
-							return fakeredis.Run()
-						}
-						switch n++; {
-						case n == heldUp:
+					owner, outer := w.takesBack(c, func(n int, cmd fakeredis.Cmd) fakeredis.Action {
+						if n == heldUp {
 							late = slices.Clone(cmd.Args)
 							return fakeredis.Close()
-						case n < 8:
+						}
+						if n < 8 {
 							w.srv.Deny(right)
 						}
 						return fakeredis.Run()
 					})
-					ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-					defer cancel()
-					if _, err := c.Reentrant("job").Lock(ctx, owner); err == nil {
-						t.Fatal("the lock was granted without an answer")
-					}
-					w.sleep(time.Second)
-					w.srv.Intercept(nil)
-					w.srv.Deny()
 					further := mustLock(t, c, "job", owner)
 					if late != nil {
 						w.srv.Do(late...)
@@ -61,82 +72,32 @@ func TestHeldUpRequestsOfAnUndo(t *testing.T) {
 	}
 }
 
-// A part of what takes back an acquire has run, and the connection broke before the answer. Its latch does not say that the hold has ended.
+// A part of what takes back an acquire has run, and the connection broke before the answer, at the first or at the second request. Its latch does
+// not say that the hold has ended.
 func TestUndoWithoutTheAnswerOfAPart(t *testing.T) {
 	for _, right := range []string{"hget", "hset", "pexpire"} {
-		t.Run(right, func(t *testing.T) {
-			inVirtualTime(t, func(t *testing.T, w *world) {
-				c := w.client(lock.Config{})
-				owner := lock.As(c.NewOwner())
-				outer := mustLock(t, c, "job", owner)
-				n := 0
-				w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
-					w.srv.Deny()
-					switch {
-					case isScript(cmd, "acquire"):
-						return fakeredis.RunThenClose()
-					case !isScript(cmd, "undo"):
+		for lost := 1; lost <= 2; lost++ {
+			t.Run(fmt.Sprint(right, "/", lost), func(t *testing.T) {
+				inVirtualTime(t, func(t *testing.T, w *world) {
+					_, outer := w.takesBack(w.client(lock.Config{}), func(n int, _ fakeredis.Cmd) fakeredis.Action {
+						if n <= lost {
+							w.srv.Deny(right)
+						}
+						if n == lost {
+							return fakeredis.RunThenClose()
+						}
 						return fakeredis.Run()
-					}
-					if n++; n <= 2 {
-						w.srv.Deny(right)
-					}
-					if n == 2 {
-						return fakeredis.RunThenClose()
-					}
-					return fakeredis.Run()
+					})
+					w.wantHolds("job", "1", outer)
+					mustUnlock(t, outer)
 				})
-				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-				defer cancel()
-				if _, err := c.Reentrant("job").Lock(ctx, owner); err == nil {
-					t.Fatal("the lock was granted without an answer")
-				}
-				w.sleep(time.Second)
-				w.wantHolds("job", "1", outer)
-				mustUnlock(t, outer)
 			})
-		})
-	}
-}
-
-// The first undo of an acquire is refused halfway, and the refusal is lost.
-func TestUndoWithoutTheAnswerOfTheFirstPart(t *testing.T) {
-	for _, right := range []string{"hget", "hset", "pexpire"} {
-		t.Run(right, func(t *testing.T) {
-			inVirtualTime(t, func(t *testing.T, w *world) {
-				c := w.client(lock.Config{})
-				owner := lock.As(c.NewOwner())
-				outer := mustLock(t, c, "job", owner)
-				n := 0
-				w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
-					w.srv.Deny()
-					switch {
-					case isScript(cmd, "acquire"):
-						return fakeredis.RunThenClose()
-					case !isScript(cmd, "undo"):
-						return fakeredis.Run()
-					}
-					if n++; n == 1 {
-						w.srv.Deny(right)
-						return fakeredis.RunThenClose()
-					}
-					return fakeredis.Run()
-				})
-				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-				defer cancel()
-				if _, err := c.Reentrant("job").Lock(ctx, owner); err == nil {
-					t.Fatal("the lock was granted without an answer")
-				}
-				w.sleep(time.Second)
-				w.wantHolds("job", "1", outer)
-				mustUnlock(t, outer)
-			})
-		})
+		}
 	}
 }
 
 // The same without an Owner, of all kinds.
-func TestUndoWithoutTheAnswerOfTheFirstPartOfAllKinds(t *testing.T) {
+func TestUndoWithoutTheAnswerOfAPartOfAllKinds(t *testing.T) {
 	for _, right := range []string{"hget", "hmget", "hdel", "get"} {
 		for _, kind := range kindsWithLeases {
 			t.Run(kind+"/"+right, func(t *testing.T) {
