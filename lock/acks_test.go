@@ -422,7 +422,7 @@ func TestRenewalsOnTwoServers(t *testing.T) {
 				return fakeredis.Reply("*1\r\n:1\r\n")
 			case isScriptOf("read", cmd, "renew") && writes.Load() == 0:
 				return fakeredis.Reply("-NOSCRIPT No matching script.\r\n")
-			case cmd.Name == "WAIT":
+			case cmd.Name == "WAIT" && cmd.Args[1] != "0":
 				if writes.Add(1) == 1 {
 					r.tell(func(r *replicated) { r.heirs.Master, r.heirs.Addr, r.heirs.Changes = "next", "10.0.0.2:6379", 1 })
 				}

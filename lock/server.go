@@ -24,8 +24,8 @@ import (
 // wake-ups. A wrapper can therefore trace or count all commands. In a cluster, StreamTo (wake-ups) and Doers (the masters,
 // for List) are called on the Server that declares Spread; a wrapper may declare Spread itself to see these calls too.
 //
-// A Server must send a batch with WAIT as a whole, over an exclusive connection, because WAIT blocks all later commands on its
-// connection. WAIT need not be the last command.
+// A Server must send a batch ending in WAIT as a whole, over an exclusive connection, because WAIT blocks all later commands
+// on its connection.
 type Server interface {
 	conn.Doer
 	pubsub.Dialer

@@ -157,7 +157,7 @@ func (d *Acked) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Valu
 	}
 	sent = append(sent, resp.Cmd("WAIT", d.need, wait).On(d.hold.Name))
 	if d.r.acks.Exact == 0 {
-		sent = append(sent, sections[0])
+		sent = append(sent, sections[0], resp.Cmd("WAIT", 0, 1).On(d.hold.Name)) // which returns at once: a Server knows the batch by its end
 	}
 	asked := time.Now()
 	replies, err := d.r.server.Doer.SendBatch(ctx, sent)
@@ -189,7 +189,8 @@ func (d *Acked) note(asked time.Time, replies []resp.Value, ran bool) {
 	if d.r.acks.Exact == 0 {
 		d.info = [len(sections)]resp.Value(replies)
 		d.identity, d.identityErr = d.r.server.identityIn(replies[len(sections)])
-		d.behind, replies = replies[len(replies)-1], replies[len(sections)+1:]
+		replies = replies[len(sections)+1:]
+		d.behind = replies[1]
 	}
 	acked := replies[0]
 	got, _ := acked.Int()
