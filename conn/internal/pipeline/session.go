@@ -37,7 +37,7 @@ func (s *Session) HangUp() { _ = s.raw.Close() } // the error of closing carries
 
 // socket returns the kernel socket of the connection, or nil under TLS or without one.
 func (s *Session) socket() *socket {
-	if s.raw != s.Conn || !isSocket(s.Conn) {
+	if !isSocket(s.Conn) || s.raw != s.Conn { // in this order: connections of other types may not be comparable
 		return nil
 	}
 	return newSocket(s.Conn)
