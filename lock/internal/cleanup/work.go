@@ -151,6 +151,9 @@ func (u *Cleanup) failed(j *Job, err error, at time.Time) {
 	ending := errors.Is(err, conn.ErrClosed) || u.asking.Err() != nil
 	switch {
 	case part && j.work.Rank() == Change && (!arrives || ending): // has changed nothing; until then an earlier request may
+		if arrives { // Close gives it up
+			u.count(j)
+		}
 		j.finish(u.cfg.Refused(err))
 	case remote.Hopeless(err) && (!mayRun || ending):
 		j.finish(u.cfg.Refused(err))
