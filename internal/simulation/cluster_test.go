@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -423,4 +424,50 @@ func TestForceUnlockBesideAServerThatHangs(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The release of one of three read holds of an Owner is refused halfway for lack of a right, and the refusal is lost: the other two stay.
+func TestReadReleaseWithoutTheAnswerOfAPart(t *testing.T) {
+	for _, right := range []string{"hget", "hlen", "hgetall"} {
+		t.Run(right, func(t *testing.T) {
+			inFleet(t, lock.Config{}, func(t *testing.T, f *fleet) {
+				owner := lock.As(f.client.NewOwner())
+				var leases []*lock.Lease
+				for range 4 {
+					l, err := f.client.ReadWrite("mylock").Read().Lock(t.Context(), owner)
+					if err != nil {
+						t.Fatal(err)
+					}
+					leases = append(leases, l)
+				}
+				if err := leases[3].Unlock(t.Context()); err != nil { // the server has the script afterwards
+					t.Fatal(err)
+				}
+				n := 0
+				for _, s := range f.servers {
+					s.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+						if !strings.HasPrefix(cmd.Name, "EVAL") || !slices.Contains(cmd.Args, "20000") { // the life of a latch
+							return fakeredis.Run()
+						}
+						if n++; n == 1 {
+							s.Deny(right)
+							return fakeredis.RunThenClose()
+						}
+						s.Deny()
+						return fakeredis.Run()
+					})
+				}
+				err := leases[2].Unlock(t.Context())
+				time.Sleep(time.Second)
+				if n < 2 {
+					t.Fatal("no repeat")
+				}
+				for i, l := range leases[:2] {
+					if bad := l.Unlock(t.Context()); bad != nil {
+						t.Errorf("Unlock() = %v; then of another hold, %d: %v", err, i, bad)
+					}
+				}
+			})
+		})
+	}
 }

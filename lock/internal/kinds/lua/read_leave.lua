@@ -43,12 +43,15 @@ local function leave(count, rest)
         redis.call('del', hold .. n)
     end
     if rest > 0 then
-        redis.call('hset', lock, owner, rest)
         redis.call('pexpire', lock, math.max(tonumber(lease), redis.call('pttl', lock)))
+    end
+    local left = redis.call('hget', lock, 'mode') == 'read' and remaining(gone)
+    -- Behind whatever the user may lack the right to: otherwise a repeat, or an earlier request, would end another hold.
+    if rest > 0 then
+        redis.call('hset', lock, owner, rest)
     else
         redis.call('hdel', lock, owner)
     end
-    local left = redis.call('hget', lock, 'mode') == 'read' and remaining(gone)
     if left and left > 0 then
         redis.call('pexpire', lock, left)
     elseif left == 0 then
