@@ -26,9 +26,9 @@ import (
 //     refusal is then the reply, and the caller decides. A redirection that leads nowhere is an
 //     error.
 //
-// A batch with WAIT or WAITAOF behind other commands goes to the node of its first key as a whole, over an
-// exclusive connection, because WAIT counts the replicas that have the preceding commands of its
-// connection. If no command was executed, the whole batch may be sent to another node.
+// A batch with WAIT or WAITAOF behind other commands goes to the node of its first key as a whole,
+// over an exclusive connection, because WAIT counts the replicas that have the preceding commands
+// of its connection. If no command was executed, the whole batch may be sent to another node.
 //
 // With an error, SendBatch returns the replies to the first commands in the list, up to the first
 // unknown outcome. If later outcomes are known, the error contains a *BatchError with the outcome

@@ -9,8 +9,8 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// waits reports whether cmds are a batch with WAIT or WAITAOF behind other commands. WAIT concerns the
-// earlier commands on the same connection.
+// waits reports whether cmds are a batch with WAIT or WAITAOF behind other commands. WAIT concerns
+// the earlier commands on the same connection.
 func waits(cmds []resp.Command) bool {
 	for i := 1; i < len(cmds); i++ {
 		if isWait(&cmds[i]) {
@@ -22,7 +22,7 @@ func waits(cmds []resp.Command) bool {
 
 func isWait(cmd *resp.Command) bool {
 	name := cmd.Name()
-	return len(name) >= 4 && name[0]|' ' == 'w' && (strings.EqualFold(name, "wait") || strings.EqualFold(name, "waitaof"))
+	return strings.EqualFold(name, "wait") || strings.EqualFold(name, "waitaof")
 }
 
 // sendTogether sends a batch with WAIT to the node of its first key, over an exclusive

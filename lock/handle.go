@@ -210,12 +210,9 @@ const announcements = 3
 // announceForced announces a forced unlock to all clients, in the background after the end of ctx. If the announcement fails, the holder
 // learns of the unlock at its next renewal, or at the end of the lease.
 func (c *Client) announceForced(ctx context.Context, name, kind string) {
-	err := c.publishForced(ctx, name)
-	switch {
-	case err == nil:
-	case ctx.Err() != nil:
+	if err := c.publishForced(ctx, name); err != nil && ctx.Err() != nil {
 		c.announceBehind(name, kind, c.announceLater)
-	default:
+	} else {
 		c.warnUntold(name, kind, err)
 	}
 }
@@ -232,8 +229,11 @@ func (c *Client) publishForced(ctx context.Context, name string) error {
 	return err
 }
 
+// warnUntold logs the failure of an announcement; nil is none.
 func (c *Client) warnUntold(name, kind string, err error) {
-	c.log.WarnOf(name, kind, "", "a holder is not told at once that its lock was freed by force", "error", err)
+	if err != nil {
+		c.log.WarnOf(name, kind, "", "a holder is not told at once that its lock was freed by force", "error", err)
+	}
 }
 
 // announceBehind runs announce in the background. After the begin of a Close, which leaves no background, the caller announces.
@@ -243,18 +243,14 @@ func (c *Client) announceBehind(name, kind string, announce func(name, kind stri
 	}
 	ctx, done := c.bounds.Context(context.Background(), bounds.Min)
 	defer done()
-	if err := c.publishForced(ctx, name); err != nil {
-		c.warnUntold(name, kind, err)
-	}
+	c.warnUntold(name, kind, c.publishForced(ctx, name))
 }
 
 // announceLater is announceForced without a caller. A Close of the client leaves it the time of a release.
 func (c *Client) announceLater(name, kind string) {
 	ctx, done := c.bounds.TaskContext(context.Background(), bounds.Max)
 	defer done()
-	if err := c.publishForced(ctx, name); err != nil {
-		c.warnUntold(name, kind, err)
-	}
+	c.warnUntold(name, kind, c.publishForced(ctx, name))
 }
 
 // announceUnsure announces a forced unlock without an answer: at once, and again when its request can take effect no more, or at Close.
