@@ -126,7 +126,7 @@ func (s *Semaphore) add(ctx context.Context, n, least int, existing, givesBack b
 	if err := s.handle.checkCount("permits", n, least); err != nil {
 		return false, err
 	}
-	if n == 0 && !existing {
+	if n == 0 && givesBack && !existing {
 		return true, nil
 	}
 	added, err := s.handle.change(ctx, "add", givesBack, n, existing)

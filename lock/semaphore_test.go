@@ -123,6 +123,11 @@ func TestSemaphoreCounts(t *testing.T) {
 		wantOK(t, "Release of what nobody set up", s.Release(ctx, 1))
 		w.wantKey("sem", "1")
 		w.srv.Do("DEL", "sem")
+		wantOK(t, "Release of no permits", s.Release(ctx, 0))
+		w.wantKey("sem", nil)
+		wantOK(t, "AddPermits of none", s.AddPermits(ctx, 0)) // Redisson's addPermits(0) creates the semaphore, release(0) does not
+		w.wantKey("sem", "0")
+		w.srv.Do("DEL", "sem")
 		w.free()
 	})
 }
