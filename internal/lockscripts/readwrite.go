@@ -60,8 +60,8 @@ func Fields(c *fakeredis.Call, key string) map[string]string {
 	return hash
 }
 
-// setHolds leaves a reader a number of count holds with the given lease: living holds first, else the last hold. It returns the
-// longest lease of the removed holds.
+// setHolds leaves the keys of a number of a reader's count holds, with the given lease: living holds first, else the last hold. It
+// returns the longest lease of the removed holds.
 func setHolds(c *fakeredis.Call, lock, owner string, count, rest int64, lease string) (gone int64) {
 	alive := int64(0)
 	for n := range rest {
@@ -75,10 +75,7 @@ func setHolds(c *fakeredis.Call, lock, owner string, count, rest int64, lease st
 		c.Do("DEL", TimeoutKey(lock, owner, n+1))
 	}
 	if rest > 0 {
-		c.Do("HSET", lock, owner, text(rest))
 		c.Do("PEXPIRE", lock, text(max(number(lease), c.Int("PTTL", lock))))
-	} else {
-		c.Do("HDEL", lock, owner)
 	}
 	return gone
 }
@@ -223,11 +220,20 @@ func leaveReaders(c *fakeredis.Call, free teller, owner string, count, rest int6
 		rest = 0
 	}
 	gone := setHolds(c, key, owner, count, rest, lease)
-	if c.Do("HGET", key, "mode") != "read" {
-		return rest, someone
+	read, lasts := c.Do("HGET", key, "mode") == "read", int64(0)
+	if read {
+		lasts = readersLeft(c, key, gone)
 	}
-	if left := readersLeft(c, key, gone); left > 0 {
-		c.Do("PEXPIRE", key, text(left))
+	if rest > 0 {
+		c.Do("HSET", key, owner, text(rest))
+	} else {
+		c.Do("HDEL", key, owner)
+	}
+	switch {
+	case !read:
+		return rest, someone
+	case lasts > 0:
+		c.Do("PEXPIRE", key, text(lasts))
 		return rest, someone
 	}
 	c.Do("DEL", key)
