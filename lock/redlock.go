@@ -6,8 +6,6 @@ import (
 	"errors"
 	"slices"
 	"time"
-
-	"github.com/lockwire/lockwire/lock/internal/gates"
 )
 
 // RedlockConfig configures a [Redlock]. The zero RedlockConfig is ready to use.
@@ -89,6 +87,8 @@ type Redlock struct {
 	nodes  []*Handle
 	quorum int
 	term   time.Duration // without For: the shortest Lease of the clients
+	first  *Client       // of the first node: has the gates and the streaks
+	key    entryKey      // of the Redlock's gate and streak
 }
 
 // NewRedlock returns the Redlock of the nodes. The number of nodes is odd and at least three, each node is on a separate
@@ -119,12 +119,15 @@ func NewRedlock(cfg RedlockConfig, nodes ...Member) (*Redlock, error) {
 				return nil, invalidf("a Redlock with two nodes on one server")
 			}
 		}
-		if r.nodes = append(r.nodes, h); r.term == 0 || h.client.cfg.Lease < r.term {
-			r.term = h.client.cfg.Lease
-		}
+		r.nodes = append(r.nodes, h)
 	}
 	if n := len(nodes); n < 3 || n%2 == 0 {
 		return nil, invalidf("a Redlock of %d nodes", n)
+	}
+	r.first, r.key = r.nodes[0].client, r.nodes[0].target.awaitedAs()
+	r.term = r.first.cfg.Lease
+	for _, h := range r.nodes {
+		r.term = min(r.term, h.client.cfg.Lease)
 	}
 	r.cfg = cfg.withDefaults(r.nodes)
 	if err := r.cfg.validate(r.nodes); err != nil {
@@ -146,9 +149,8 @@ func (r *Redlock) acquire(ctx context.Context, opts []Option, try bool) (lease *
 	if err != nil {
 		return nil, err
 	}
-	first := r.nodes[0]
-	ctx, c.traced = first.client.cfg.Trace.beginAcquire(ctx, AcquireStart{
-		Client: first.client, Kind: "redlock", Name: first.target.name, Try: try, Lease: c.term, Renewed: c.renewed, Members: len(r.nodes), Standby: standsBy(c.opts),
+	ctx, c.traced = r.first.cfg.Trace.beginAcquire(ctx, AcquireStart{
+		Client: r.first, Kind: "redlock", Name: r.key.name, Try: try, Lease: c.term, Renewed: c.renewed, Members: len(r.nodes), Standby: standsBy(c.opts),
 	})
 	if try {
 		lease, err = r.tryLock(ctx, c)
@@ -159,15 +161,17 @@ func (r *Redlock) acquire(ctx context.Context, opts []Option, try bool) (lease *
 	return lease, err
 }
 
-// lock is Lock for a checked call.
-func (r *Redlock) lock(ctx context.Context, c redlockCall) (*Lease, error) {
-	since := time.Now()
-	leave, refused, err := r.enter(ctx)
-	c.traced.leftLine(since)
-	if err != nil {
-		return nil, err
+// lock is Lock for a checked call. The lease calls leave at its end.
+func (r *Redlock) lock(ctx context.Context, c redlockCall) (lease *Lease, err error) {
+	r.first.counters.waiting.Add(1)
+	defer r.first.counters.waiting.Add(-1)
+	history := waited{since: time.Now()}
+	turn, leave := r.first.gates.Enter(r.key)
+	err = r.awaitTurn(ctx, turn, &history)
+	c.traced.leftLine(history.since)
+	if err == nil {
+		lease, err = r.contend(ctx, c, leave, &history)
 	}
-	lease, err := r.contend(ctx, c, leave, waited{since: since, refused: refused})
 	if err != nil {
 		leave()
 	}
@@ -187,11 +191,11 @@ func (r *Redlock) TryLock(ctx context.Context, opts ...Option) (*Lease, error) {
 
 // tryLock is TryLock for a checked call.
 func (r *Redlock) tryLock(ctx context.Context, c redlockCall) (*Lease, error) {
-	leave, ok := r.gate().TryEnter(r.key())
-	if failure := r.gate().Failure(r.key(), nil); !ok && errors.Is(failure, ErrNoQuorum) { // of a caller in front, moments ago
-		return nil, failure
-	}
+	leave, ok := r.first.gates.TryEnter(r.key)
 	if !ok {
+		if failure := r.first.gates.Failure(r.key, nil); errors.Is(failure, ErrNoQuorum) { // of a caller in front, moments ago
+			return nil, failure
+		}
 		return nil, r.refusal()
 	}
 	lease, _, err := r.ask(ctx, c, leave)
@@ -278,84 +282,66 @@ func (r *Redlock) check(opts []Option) (redlockCall, error) {
 	return c, nil
 }
 
-// gate returns the gates of the first node's client, which admit one caller of this process at a time under key.
-func (r *Redlock) gate() *gates.Gates[entryKey] { return &r.nodes[0].client.gates }
-func (r *Redlock) key() entryKey                { return r.nodes[0].target.awaitedAs() }
-
-// enter waits in line behind earlier callers of this process, including a holder. refused: the lock was refused to them, or was theirs.
-func (r *Redlock) enter(ctx context.Context) (leave func(), refused bool, err error) {
-	first := r.nodes[0].client
-	turn, leave := r.gate().Enter(r.key())
+// awaitTurn waits in line behind earlier callers of this process, including a holder. A caller that has to wait learns whether the servers have
+// answered them: then the lock was refused to them, or was theirs.
+func (r *Redlock) awaitTurn(ctx context.Context, turn <-chan struct{}, history *waited) (err error) {
 	select {
 	case <-turn:
-		return leave, false, nil
+		return nil
 	default:
 	}
-	first.counters.waiting.Add(1)
-	defer first.counters.waiting.Add(-1)
-	since := time.Now()
 	select {
 	case <-turn:
-		return leave, r.gate().Failure(r.key(), turn) == nil, nil
 	case <-ctx.Done():
-		failure := r.gate().Failure(r.key(), turn)
-		err = r.gaveUp(ctx, waited{since: since, refused: failure == nil, failure: failure})
-	case <-first.done:
-		err = ErrClosed
+		defer func() { err = r.gaveUp(ctx, history) }()
+	case <-r.first.done:
+		return ErrClosed
 	}
-	leave()
-	return nil, false, err
+	history.failure = r.first.gates.Failure(r.key, turn)
+	history.refused = history.failure == nil
+	return nil
 }
 
-// contend asks the servers until a majority grants the lock. The lease calls leave at its end. past is the wait in line.
-func (r *Redlock) contend(ctx context.Context, c redlockCall, leave func(), past waited) (*Lease, error) {
-	first := r.nodes[0].client
-	first.counters.waiting.Add(1)
-	defer first.counters.waiting.Add(-1)
-	l := r.listen()
+// contend asks the servers until a majority grants the lock.
+func (r *Redlock) contend(ctx context.Context, c redlockCall, leave func(), history *waited) (*Lease, error) {
+	l := r.listen(ctx)
 	defer l.close()
-	var failing time.Time
-	if deadline, ok := ctx.Deadline(); ok {
-		l.question = lastQuestion(deadline, time.Now())
-	}
 	if r.pauseAfterStreak(ctx) != nil {
-		past.refused = true // others want the lock
-		return nil, r.gaveUp(ctx, past)
+		history.refused = true // others want the lock
+		return nil, r.gaveUp(ctx, history)
 	}
+	var failing time.Time
 	for {
-		start := time.Now()
-		l.mark()
+		l.beginBallot()
 		lease, votes, err := r.ask(ctx, c, leave)
-		past.note(err)
+		history.note(err)
 		switch {
 		case err == nil:
 			return lease, nil
-		case first.isClosed():
+		case r.first.isClosed():
 			return nil, ErrClosed
 		case ctx.Err() != nil:
-			return nil, r.gaveUp(ctx, past)
+			return nil, r.gaveUp(ctx, history)
 		case errors.Is(err, ErrNotAcquired):
 			failing = time.Time{}
 		case !errors.Is(err, ErrNoQuorum) && !errors.Is(err, ErrLost):
 			return nil, err
 		case failing.IsZero():
-			failing = start
+			failing = l.began
 		case time.Since(failing) > r.term:
 			return nil, err
 		}
-		r.streaks().End(r.key())
-		l.widenSpread(votes)
-		over := l.await(ctx, votes, err, r.poll(start, l.spread))
-		if past.holder = l.holder; over != nil {
-			return nil, r.gaveUp(ctx, past)
+		r.first.streaks.End(r.key)
+		over := l.await(ctx, votes, err)
+		if history.holder = l.holder; over != nil {
+			return nil, r.gaveUp(ctx, history)
 		}
 	}
 }
 
 // refusal returns the error for a Redlock that belongs to another owner. The error names an owner in this process.
 func (r *Redlock) refusal() *NotAcquiredError {
-	h := r.nodes[0]
-	e := &NotAcquiredError{Name: h.target.name, Kind: "redlock", log: h.client.log}
+	e := &NotAcquiredError{Name: r.key.name, Kind: "redlock", log: r.first.log}
 	for _, h := range r.nodes {
 		for _, l := range h.client.table.holdsOf(h.target.heldAs(), "", nil) {
 			if l.whole.Load() != nil {
@@ -367,10 +353,10 @@ func (r *Redlock) refusal() *NotAcquiredError {
 	return e
 }
 
-func (r *Redlock) gaveUp(ctx context.Context, past waited) error {
+func (r *Redlock) gaveUp(ctx context.Context, history *waited) error {
 	e := r.refusal()
-	if e.Holder == "" && past.holder != nil {
-		e.heldBy(past.holder)
+	if e.Holder == "" && history.holder != nil {
+		e.heldBy(history.holder)
 	}
-	return past.end(ctx, r.nodes[0].client, e)
+	return history.end(ctx, r.first, e)
 }

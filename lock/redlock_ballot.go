@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -23,20 +22,18 @@ type ballot struct {
 	ended func() // for the lease
 	start time.Time
 
-	mu      sync.Mutex // guards the following
-	decided bool
-	votes   []vote        // by node; constant after the decision
-	done    chan struct{} // closed when decided
-	whole   *Lease        // the lease, if won
-	granted []*Lease
-	errs    []error
-	fatal   error // an error in errs that would be the same at a repeat
-	err     error // the reason, if lost
+	mu    sync.Mutex    // guards the following
+	votes []vote        // by node; constant after the decision
+	whole *Lease        // the lease, if won
+	err   error         // the reason, if lost
+	done  chan struct{} // closed when decided
 }
 
 // vote is the answer of a server before the decision.
 type vote struct {
 	result voteResult
+	lease  *Lease        // the grant, else nil
+	err    error         // the failure, else nil
 	took   time.Duration // until the answer
 	ends   time.Time     // the end of the other owner's lease; zero if unknown
 }
@@ -55,19 +52,19 @@ func (r *Redlock) ask(ctx context.Context, c redlockCall, ended func()) (lease *
 	if ctx.Err() != nil {
 		e := r.refusal()
 		e.untried = true
-		return nil, nil, new(waited).end(ctx, r.nodes[0].client, e)
+		return nil, nil, new(waited).end(ctx, r.first, e)
 	}
 	if err := r.identify(ctx, c.timeout); err != nil {
 		return nil, nil, err
 	}
 	c.traced.asked()
 	b := &ballot{lock: r, call: c, ended: ended, start: time.Now(), done: make(chan struct{}), votes: make([]vote, len(r.nodes))}
-	if r.nodes[0].target.kind == plainKind.Get() {
+	if r.key.kind == plainKind.Get() {
 		b.owner = plainOwner(0)
 	}
-	for _, h := range r.nodes {
-		if !h.client.background(func() { b.vote(ctx, h) }) {
-			b.count(h, nil, 0, ErrClosed)
+	for node, h := range r.nodes {
+		if !h.client.background(func() { b.vote(ctx, node) }) {
+			b.count(node, nil, 0, ErrClosed)
 		}
 	}
 	select {
@@ -77,29 +74,24 @@ func (r *Redlock) ask(ctx context.Context, c redlockCall, ended func()) (lease *
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	r.noteAnswer(ctx, b.err)
-	return b.whole, b.votes, b.err
-}
-
-// noteAnswer records for the callers behind whether a ballot with the outcome err has had an answer. An end of ctx says nothing about the servers.
-func (r *Redlock) noteAnswer(ctx context.Context, err error) {
-	switch {
-	case err == nil, errors.Is(err, ErrNotAcquired):
-		r.gate().Note(r.key(), nil)
-	case ctx.Err() == nil:
-		r.gate().Note(r.key(), err)
+	if b.err == nil || errors.Is(b.err, ErrNotAcquired) { // for the callers behind
+		r.first.gates.Note(r.key, nil)
+	} else if ctx.Err() == nil { // its end says nothing about the servers
+		r.first.gates.Note(r.key, b.err)
 	}
+	return b.whole, b.votes, b.err
 }
 
 // vote asks one server. Its time is limited by the call's timeout and by Close of the node's client, not by the caller's context: an answer
 // after the decision may still join the lease.
-func (b *ballot) vote(ctx context.Context, h *Handle) {
+func (b *ballot) vote(ctx context.Context, node int) {
+	h := b.lock.nodes[node]
 	c := h.client
 	ctx, cancel := context.WithTimeout(c.untilCloseOnly(ctx), b.call.timeout)
 	defer cancel()
 	r, err := h.request(b.call.opts)
 	if err != nil {
-		b.count(h, nil, 0, err)
+		b.count(node, nil, 0, err)
 		return
 	}
 	if b.owner != "" {
@@ -119,8 +111,8 @@ func (b *ballot) vote(ctx context.Context, h *Handle) {
 	case err == nil, errors.Is(err, ErrNotAcquired):
 		c.identity.Note(info, start)
 	}
-	b.count(h, r.got, left, err)
-	if err == nil && b.joinIfWon(h, r.got) {
+	b.count(node, r.got, left, err)
+	if err == nil && b.joinIfWon(node, r.got) {
 		return
 	}
 	if r.got != nil {
@@ -130,84 +122,76 @@ func (b *ballot) vote(ctx context.Context, h *Handle) {
 
 // joinIfWon waits for the decision and reports whether the lease, if won, has the part l. A vote whose client is closed
 // before the decision does not count.
-func (b *ballot) joinIfWon(h *Handle, l *Lease) bool {
+func (b *ballot) joinIfWon(node int, l *Lease) bool {
 	select {
 	case <-b.done:
-	case <-h.client.life.Done():
+	case <-b.lock.nodes[node].client.life.Done():
+		b.count(node, nil, 0, ErrClosed)
 	}
 	b.mu.Lock()
-	if !b.decided {
-		b.granted = slices.DeleteFunc(b.granted, func(other *Lease) bool { return other == l })
-		b.votes[slices.Index(b.lock.nodes, h)].result = voteFailed
-		b.failedLocked(h, ErrClosed)
-		b.decideLocked()
-		b.mu.Unlock()
-		return false
-	}
-	whole, counted := b.whole, slices.Contains(b.granted, l)
+	whole, counted := b.whole, b.votes[node].lease == l
 	b.mu.Unlock()
 	return whole != nil && (counted || whole.group.join(l))
 }
 
-// count records the answer of one server: the lease l, or err, for a refusal with the time until the next reason to ask.
-func (b *ballot) count(h *Handle, l *Lease, again time.Duration, err error) {
+// count records the answer of one server: the lease l, or err, for a refusal with the time until the next reason to ask. A decided ballot
+// stays as it is.
+func (b *ballot) count(node int, l *Lease, again time.Duration, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.decided {
+	if b.decidedLocked() {
 		return
 	}
-	v := &b.votes[slices.Index(b.lock.nodes, h)]
-	v.took = time.Since(b.start)
+	v := vote{took: time.Since(b.start)}
 	switch {
 	case err == nil:
-		v.result = voteGranted
-		b.granted = append(b.granted, l)
+		v.result, v.lease = voteGranted, l
 	case errors.Is(err, ErrNotAcquired):
 		if v.result = voteRefused; again != noTTL {
-			v.ends = b.start.Add(v.took + max(again, h.client.pace.Floor))
+			v.ends = b.start.Add(v.took + max(again, b.lock.nodes[node].client.pace.Floor))
 		}
 	default:
-		v.result = voteFailed
-		b.failedLocked(h, err)
-		if errors.Is(err, ErrWrongType) || errors.Is(err, ErrInvalid) {
-			b.fatal = err
-		}
+		v.result, v.err = voteFailed, err
 	}
+	b.votes[node] = v
 	b.decideLocked()
-}
-
-// failedLocked records the error of a node, named by its number, and by its server's Target if known.
-func (b *ballot) failedLocked(h *Handle, err error) {
-	name := fmt.Sprintf("node %d", slices.Index(b.lock.nodes, h)+1)
-	if data := h.client.nature.dataName(); data != "" {
-		name += " (" + data + ")"
-	}
-	b.errs = append(b.errs, fmt.Errorf("%s: %w", name, err))
 }
 
 // decideLocked decides the ballot if missing answers cannot change the result.
 func (b *ballot) decideLocked() {
 	quorum, missing := b.lock.quorum, b.numberLocked(voteMissing)
-	switch {
-	case len(b.granted) >= quorum:
-		if err := b.checkMajorityLocked(); err != nil {
-			b.loseLocked(err)
-			return
+	var parts []*Lease
+	for _, v := range b.votes {
+		if v.result == voteGranted {
+			parts = append(parts, v.lease)
 		}
-		b.whole = newWhole(quorum, false, b.granted, b.end, b.lock.cfg.Quarantine)
-		b.decided = true
-		close(b.done)
-	case len(b.granted)+missing < quorum && (b.fatal != nil || b.takenLocked(0) || !b.takenLocked(missing)):
-		b.loseLocked(b.whyLostLocked())
 	}
+	switch {
+	case len(parts) >= quorum:
+		err := b.checkMajority(parts)
+		if err == nil {
+			b.whole = newWhole(quorum, false, parts, b.end, b.lock.cfg.Quarantine)
+		}
+		b.closeLocked(err)
+	case len(parts)+missing < quorum && (b.fatalLocked() != nil || b.takenLocked(0) || !b.takenLocked(missing)):
+		b.closeLocked(b.whyLostLocked())
+	}
+}
+
+func (b *ballot) decidedLocked() bool { return b.whole != nil || b.err != nil }
+
+// closeLocked makes the decision known. err is nil if the ballot is won.
+func (b *ballot) closeLocked(err error) {
+	b.err = err
+	close(b.done)
 }
 
 // end ends the lease. awaited: when the lock was released, other clients were waiting.
 func (b *ballot) end(awaited bool) {
 	if awaited {
-		b.lock.streaks().Longer(b.lock.key(), b.start, unit(b.votes, b.lock.quorum))
+		b.lock.first.streaks.Longer(b.lock.key, b.start, unit(b.votes, b.lock.quorum))
 	} else {
-		b.lock.streaks().End(b.lock.key())
+		b.lock.first.streaks.End(b.lock.key)
 	}
 	b.ended()
 }
@@ -228,52 +212,67 @@ func (b *ballot) takenLocked(more int) bool {
 	return b.numberLocked(voteRefused)+more > len(b.lock.nodes)-b.lock.quorum
 }
 
-// checkMajorityLocked returns an error if two servers of the majority are one, or if too little of the lease is left.
-func (b *ballot) checkMajorityLocked() error {
+// checkMajority returns an error if two servers of the majority are one, or if too little of the lease is left.
+func (b *ballot) checkMajority(parts []*Lease) error {
 	if err := b.lock.distinct(); err != nil {
 		return err
 	}
 	term := b.call.term
-	if most := b.granted[0].limits.atMost; most > 0 {
+	if most := parts[0].limits.atMost; most > 0 {
 		term = min(term, most)
 	}
 	atLeast := time.Duration(max(0, b.lock.cfg.MinValidity) * float64(term))
-	if time.Until(validUntil(b.granted, b.lock.quorum)) > atLeast {
+	if time.Until(validUntil(parts, b.lock.quorum)) > atLeast {
 		return nil
 	}
-	first := b.lock.nodes[0]
-	return first.target.expiredGrant(first.client)
+	return b.lock.nodes[0].target.expiredGrant(b.lock.first)
 }
 
 // whyLostLocked returns the reason for the lack of a majority.
 func (b *ballot) whyLostLocked() error {
-	switch {
-	case b.fatal != nil:
-		return b.fatal
-	case b.takenLocked(0):
+	if err := b.fatalLocked(); err != nil {
+		return err
+	}
+	if b.takenLocked(0) {
 		return b.lock.refusal()
 	}
-	return b.noQuorumLocked()
+	return b.noQuorumLocked(nil)
 }
 
-// noQuorumLocked returns an error with the number of grants and refusals, and the errors of the other servers.
-func (b *ballot) noQuorumLocked() error {
+// fatalLocked returns a failure that would be the same at a repeat; nil for none.
+func (b *ballot) fatalLocked() error {
+	for _, v := range b.votes {
+		if errors.Is(v.err, ErrWrongType) || errors.Is(v.err, ErrInvalid) {
+			return v.err
+		}
+	}
+	return nil
+}
+
+// noQuorumLocked returns an error with the number of grants and refusals, and the failures of the other servers. Each is named by its number,
+// and by its Target if known. ended is nil, or why the ballot has ended before all had answered.
+func (b *ballot) noQuorumLocked(ended error) error {
+	var errs []error
+	for node, v := range b.votes {
+		if v.err == nil {
+			continue
+		}
+		name := fmt.Sprintf("node %d", node+1)
+		if data := b.lock.nodes[node].client.nature.dataName(); data != "" {
+			name += " (" + data + ")"
+		}
+		errs = append(errs, fmt.Errorf("%s: %w", name, v.err))
+	}
 	return fmt.Errorf("%w: of %d servers, %d granted the lock and on %d another owner has it; %w",
-		ErrNoQuorum, len(b.lock.nodes), len(b.granted), b.numberLocked(voteRefused), errors.Join(b.errs...))
-}
-
-func (b *ballot) loseLocked(err error) {
-	b.decided, b.err = true, err
-	close(b.done)
+		ErrNoQuorum, len(b.votes), b.numberLocked(voteGranted), b.numberLocked(voteRefused), errors.Join(append(errs, ended)...))
 }
 
 // giveUp ends the ballot because ctx has ended. A ballot already won stays won.
 func (b *ballot) giveUp(ctx context.Context) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.decided {
-		b.errs = append(b.errs, fmt.Errorf("%d have not answered: %w", b.numberLocked(voteMissing), netfail.Ended(ctx)))
-		b.loseLocked(b.noQuorumLocked())
+	if !b.decidedLocked() {
+		b.closeLocked(b.noQuorumLocked(fmt.Errorf("%d have not answered: %w", b.numberLocked(voteMissing), netfail.Ended(ctx))))
 	}
 }
 

@@ -24,21 +24,27 @@ type listener struct {
 	lock    *Redlock
 	wake    chan struct{}   // buffered, 1: signalled by every watch
 	watches []*pubsub.Watch // by node; nil without a watch
-	seen    []uint64        // by node: the number of events before the last ballot
 	spread  int             // the random part of a pause, in units
 
-	question time.Time   // when the servers are to be asked for the holder; zero for never
-	holder   *seenHolder // the answer; nil for none
+	began time.Time // the begin of the last ballot
+	seen  []uint64  // by node: the number of events before
+
+	question <-chan time.Time // when the servers are to be asked for the holder; nil for never
+	holder   *seenHolder      // the answer; nil for none
 }
 
-// listen returns the listener of a wait, with the watches that an earlier wait has parked.
-func (r *Redlock) listen() *listener {
+// listen returns the listener of a wait until ctx ends, with the watches that an earlier wait has parked.
+func (r *Redlock) listen(ctx context.Context) *listener {
 	n := len(r.nodes)
 	l := &listener{lock: r, wake: make(chan struct{}, 1), watches: make([]*pubsub.Watch, n), seen: make([]uint64, n), spread: redlockSpreadMin}
 	for i, h := range r.nodes {
 		if l.watches[i] = h.client.table.unpark(h.target.watchKey()); l.watches[i] != nil {
 			l.watches[i].Move(l.wake)
 		}
+	}
+	deadline, _ := ctx.Deadline()
+	if at := lastQuestion(deadline, time.Now()); !at.IsZero() {
+		l.question = time.After(time.Until(at))
 	}
 	return l
 }
@@ -52,8 +58,9 @@ func (l *listener) subscribe() {
 	}
 }
 
-// mark notes the number of events at the begin of a ballot: later events may be about releases after the refusals.
-func (l *listener) mark() {
+// beginBallot notes the time and the number of events at the begin of a ballot: later events may be about releases after the refusals.
+func (l *listener) beginBallot() {
+	l.began = time.Now()
 	for i, w := range l.watches {
 		if w != nil {
 			l.seen[i], _ = w.Count()
@@ -70,40 +77,32 @@ func (l *listener) close() {
 	}
 }
 
-// await waits until the next ballot is due, after a ballot with the given votes and error. poll is the time at which it is due if messages
-// may be missing.
-func (l *listener) await(ctx context.Context, votes []vote, lost error, poll time.Time) error {
-	first := l.lock.nodes[0].client
-	pause := l.pause(votes)
+// await waits until the next ballot is due, after a ballot with the given votes and error.
+func (l *listener) await(ctx context.Context, votes []vote, lost error) error {
+	first := l.lock.first
+	l.widenSpread(votes)
+	poll, pause := l.poll(), l.pause(votes)
 	last := time.Now().Add(first.pace.Ceiling - rand.N(first.pace.Ceiling/10))
 	l.subscribe()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	var question <-chan time.Time
-	if !l.question.IsZero() {
-		question = time.After(time.Until(l.question))
-	}
 	for {
-		free, missed := l.free(votes)
-		at := last
-		if end, ok := l.expiry(votes, free); ok {
-			at = clock.Earlier(at, end.Add(first.pace.Slack+pause))
+		free, missed, ends := l.prospects(votes)
+		more, at := l.lock.quorum-free, last
+		if more > 0 && more <= len(ends) { // the ends of other owners' leases free a majority
+			at = clock.Earlier(at, ends[more-1].Add(first.pace.Slack+pause))
 		}
 		switch {
 		case errors.Is(lost, ErrLost):
 			at = poll
-		case free >= l.lock.quorum:
+		case more <= 0:
 			return first.sleep(ctx, pause)
 		case missed || !errors.Is(lost, ErrNotAcquired):
 			at = clock.Earlier(at, poll)
 		}
-		timer.Reset(time.Until(at))
 		select {
 		case <-l.wake:
-		case <-question:
-			l.question, question = time.Time{}, nil
+		case <-l.question:
 			l.askHolder(ctx, votes)
-		case <-timer.C:
+		case <-time.After(time.Until(at)):
 			return nil
 		case <-ctx.Done():
 			return netfail.Ended(ctx)
@@ -144,20 +143,25 @@ func (l *listener) askHolder(ctx context.Context, votes []vote) {
 	}
 }
 
-// free returns the number of servers whose lock may be free. missed: a message of a server that refused may be missing. A server
-// without an answer or vote does not count, even if it publishes: the message may be about another waiter's useless grant.
-func (l *listener) free(votes []vote) (free int, missed bool) {
+// prospects returns the number of servers whose lock may be free, and in ascending order the known ends of the leases on those that refused. missed: a
+// message of one of these may be missing. A server without an answer or vote does not count, even if it publishes: the message may be about another
+// waiter's useless grant.
+func (l *listener) prospects(votes []vote) (free int, missed bool, ends []time.Time) {
 	for i, v := range votes {
 		news, up := l.heard(i)
 		switch {
 		case v.result == voteFailed:
 		case news || v.result == voteGranted:
 			free++
-		case v.result == voteRefused && !up:
-			missed = true
+		case v.result == voteRefused:
+			missed = missed || !up
+			if !v.ends.IsZero() {
+				ends = append(ends, v.ends)
+			}
 		}
 	}
-	return free, missed
+	slices.SortFunc(ends, time.Time.Compare)
+	return free, missed, ends
 }
 
 // heard returns whether node i may have published since the begin of the last ballot, and whether messages arrive now.
@@ -172,22 +176,6 @@ func (l *listener) heard(i int) (news, up bool) {
 		h.client.channels.NoteRefusal(h.target.remote(), w.Err())
 	}
 	return count != l.seen[i], up
-}
-
-// expiry returns the time at which so many leases of other owners have ended that a majority is free, if known.
-func (l *listener) expiry(votes []vote, free int) (end time.Time, ok bool) {
-	var ends []time.Time
-	for i, v := range votes {
-		if news, _ := l.heard(i); v.result == voteRefused && !v.ends.IsZero() && !news {
-			ends = append(ends, v.ends)
-		}
-	}
-	slices.SortFunc(ends, time.Time.Compare)
-	more := l.lock.quorum - free
-	if more <= 0 || more > len(ends) {
-		return time.Time{}, false
-	}
-	return ends[more-1], true
 }
 
 // park keeps a watch for the next wait, if the watch is in place.
@@ -232,10 +220,10 @@ func unit(votes []vote, quorum int) time.Duration {
 	return min(max(took[min(quorum, len(took))-1], redlockUnit), redlockPause)
 }
 
-// poll returns the time of the next ballot without messages, after a ballot begun at start.
-func (r *Redlock) poll(start time.Time, spread int) time.Time {
-	base := max(r.cfg.Pause, min(2*time.Since(start), redlockPause))
-	return time.Now().Add(base + rand.N(max(2*base, min(time.Duration(spread)*base, redlockPauseMax))))
+// poll returns the time of the next ballot without messages.
+func (l *listener) poll() time.Time {
+	base := max(l.lock.cfg.Pause, min(2*time.Since(l.began), redlockPause))
+	return time.Now().Add(base + rand.N(max(2*base, min(time.Duration(l.spread)*base, redlockPauseMax))))
 }
 
 // widenSpread doubles the spread after a split vote. Beyond the maximum the spread begins anew: the votes may also be split because
@@ -247,19 +235,15 @@ func (l *listener) widenSpread(votes []vote) {
 	}
 }
 
-func (r *Redlock) streaks() *turns.Streaks[entryKey] { return &r.nodes[0].client.streaks }
-
 // pauseAfterStreak pauses after a streak of full length, for longer than the others pause after the message of the last release.
 func (r *Redlock) pauseAfterStreak(ctx context.Context) error {
-	first := r.nodes[0].client
-	last, full := r.streaks().Full(r.key(), func(s turns.Series) bool {
-		return s.MayGoOn(first.cfg.HandOvers, first.cfg.HandOverFor, r.term)
-	})
+	cfg := &r.first.cfg
+	last, full := r.first.streaks.Full(r.key, func(s turns.Series) bool { return s.MayGoOn(cfg.HandOvers, cfg.HandOverFor, r.term) })
 	if !full {
 		return nil
 	}
-	r.gate().Note(r.key(), nil)                 // others want the lock
+	r.first.gates.Note(r.key, nil)              // others want the lock
 	longest := 2 * redlockSpreadMin * last.Unit // of the others, unless they have split the votes
 	pause := max(longest, redlockTurn) + rand.N(longest)
-	return first.sleep(ctx, pause-time.Since(last.Released))
+	return r.first.sleep(ctx, pause-time.Since(last.Released))
 }
