@@ -1,0 +1,185 @@
+package lock
+
+import (
+	"slices"
+	"time"
+
+	"github.com/lockwire/lockwire/lock/internal/kinds"
+)
+
+// note is the news of a lock since the last look.
+type note struct {
+	name     string
+	first    time.Time // of the oldest news
+	last     time.Time // of the latest news
+	written  time.Time // the key has changed
+	gone     time.Time // the key went
+	how      EventKind // of gone, if known
+	released bool      // an Unlock, or a message for waiters
+	forced   bool
+}
+
+type owners struct {
+	shape  Shape
+	owners []string
+	former string // who has released a lock that AtLeast still keeps taken; "" for any other lock
+}
+
+func ownersOf(l Listed) owners {
+	o := owners{shape: l.Shape}
+	for _, h := range l.Info.Holders {
+		if former, ok := predecessor(h.Owner); ok {
+			o.former = former
+			continue
+		}
+		o.owners = append(o.owners, h.Owner)
+	}
+	return o
+}
+
+// noteLocked records a message.
+func (w *watcher) noteLocked(channel, payload string, at time.Time) {
+	name, sign := kinds.ReadSign(w.db, channel, payload)
+	if sign == kinds.Nothing {
+		return
+	}
+	n := w.notes[name]
+	if n == nil {
+		if sign == kinds.Freed {
+			return // the news of the key would have come first: the name does not match
+		}
+		if len(w.notes) >= maxNotes {
+			w.missed, w.stale = w.missed+1, true
+			return
+		}
+		n = &note{name: name, first: at}
+		w.notes[name], w.order = n, append(w.order, n)
+	}
+	n.last = at
+	switch sign {
+	case kinds.Written:
+		n.written = at
+	case kinds.Deleted:
+		n.gone, n.how = at, ""
+	case kinds.TimedOut:
+		n.gone, n.how = at, EventExpired
+	case kinds.Evicted:
+		n.gone, n.how = at, EventForced
+	case kinds.Released, kinds.Woken:
+		n.released = true
+		if twin := w.notes[kinds.Braced(name)]; twin != nil {
+			twin.last, twin.released = at, true
+		}
+	case kinds.Freed:
+		n.forced = true
+	}
+}
+
+// taken is the news for a watcher to yield.
+type taken struct {
+	notes  []*note
+	missed int
+	lost   error
+	failed error
+	scan   bool
+}
+
+// take removes the news that have settled, up to maxLooks names.
+func (w *watcher) take(now time.Time) (t taken) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t.missed, t.lost, t.failed = w.missed, w.lost, w.failed
+	w.missed, w.lost = 0, nil
+	up := len(w.sources) > 0
+	for _, s := range w.sources {
+		up = up && s.state == sourceUp
+	}
+	if w.stale && up && !now.Before(w.nextScan) {
+		w.stale, w.nextScan, t.scan = false, now.Add(watchPause), true
+		return t
+	}
+	if !w.began {
+		return t
+	}
+	var rest []*note
+	for _, n := range w.order {
+		if len(t.notes) < maxLooks && n.settled(now) {
+			t.notes = append(t.notes, n)
+			delete(w.notes, n.name)
+		} else {
+			rest = append(rest, n)
+		}
+	}
+	w.order = rest
+	return t
+}
+
+// waiting reports whether there are news that have not settled.
+func (w *watcher) waiting() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.order) > 0
+}
+
+// settled reports whether no further news is expected. A lock that never rests is told all the same: soon where that is not in the
+// middle of a release, and later anyway, since the releases of other clients may leave no news but that the key went.
+func (n *note) settled(now time.Time) bool {
+	switch age := now.Sub(n.first); {
+	case now.Sub(n.last) >= settleFor || age >= 10*settleFor:
+		return true
+	default:
+		return age >= 5*settleFor && (n.gone.IsZero() || n.released || n.written.After(n.gone))
+	}
+}
+
+// end returns how the holds in before have ended. complete: the server tells all.
+func (n *note) end(before owners, complete bool) EventKind {
+	switch {
+	case n.forced:
+		return EventForced
+	case n.how != "":
+		return n.how
+	case n.released || n.gone.IsZero() || before.shape == ShapePlain || !complete:
+		return EventReleased
+	}
+	return EventForced
+}
+
+// events returns the events of a lock whose owners have changed from before to after. complete: the server tells all.
+func (n *note) events(before, after owners, complete bool) (list []Event) {
+	add := func(what EventKind, shape Shape, owner string, at time.Time) {
+		if at.IsZero() {
+			at = n.last
+		}
+		list = append(list, Event{What: what, Name: n.name, Shape: shape, Owner: owner, At: at})
+	}
+	end := n.end(before, complete)
+	var stayed []string
+	for _, owner := range before.owners {
+		// A key goes and comes with the same owner when its slot moves to another server.
+		if slices.Contains(after.owners, owner) && (n.gone.IsZero() || !n.released) {
+			stayed = append(stayed, owner)
+			continue
+		}
+		add(end, before.shape, owner, n.gone)
+	}
+	if len(before.owners) == 0 && (n.released || n.forced) {
+		short := !n.written.IsZero() && len(after.owners) == 0 && (!n.gone.IsZero() || after.former != before.former)
+		shape, owner := Shape(""), ""
+		if after.former != "" {
+			shape, owner = after.shape, after.former
+		}
+		if short {
+			add(EventAcquired, shape, owner, n.written)
+		}
+		if short || !complete {
+			add(end, shape, owner, n.gone)
+		}
+	}
+	for _, owner := range after.owners {
+		if !slices.Contains(stayed, owner) {
+			add(EventAcquired, after.shape, owner, n.written)
+		}
+	}
+	return list
+}
