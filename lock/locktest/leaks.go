@@ -3,13 +3,13 @@ package locktest
 import (
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/lockwire/lockwire/internal/fakeredis"
-	"github.com/lockwire/lockwire/lock"
 )
 
 // leaksSettle is the maximum wait for the Clients' work in the background, for example the undo of an acquire.
@@ -30,130 +30,107 @@ func (s *Server) Leaks() []string {
 }
 
 func (s *Server) leaks() (list []string) {
-	for _, name := range s.keys() {
-		if owners := s.owners(name); len(owners) > 0 {
-			list = append(list, fmt.Sprintf("key %q, of %s", name, strings.Join(owners, ", ")))
+	s.mu.Lock()
+	processes, asked := slices.Clone(s.processes), maps.Clone(s.asked)
+	s.mu.Unlock()
+	for _, key := range s.fake.Keys() {
+		switch {
+		case strings.HasPrefix(key.Name, "redisson_unlock_latch:"), strings.HasPrefix(key.Name, "lockwire_line:"):
+		case key.Type != "hash" && !asked[key.Name]: // the program's, whatever it looks like; the clients of Redisson make hashes
+		default:
+			if owners := quoted(", of ", s.owners(key)); owners != "" {
+				list = append(list, fmt.Sprintf("key %q%s", key.Name, owners))
+			}
 		}
 	}
-	s.mu.Lock()
-	processes := slices.Clone(s.processes)
-	s.mu.Unlock()
 	for i, p := range processes {
 		stats := p.locks.Stats()
 		if stats.Leases > 0 {
-			list = append(list, fmt.Sprintf("Client %d (%s) holds %d leases%s", i+1, p.locks.ID(), stats.Leases, held(p.locks)))
+			var held []string
+			for _, l := range p.locks.Held() {
+				held = append(held, l.Name)
+			}
+			slices.Sort(held)
+			list = append(list, fmt.Sprintf("Client %d (%s) holds %d leases%s", i+1, p.locks.ID(), stats.Leases, quoted(", of ", held)))
 		}
 		if stats.Waiting > 0 {
-			list = append(list, fmt.Sprintf("Client %d (%s) has %d calls that wait%s", i+1, p.locks.ID(), stats.Waiting, s.awaited()))
+			list = append(list, fmt.Sprintf("Client %d (%s) has %d calls that wait%s", i+1, p.locks.ID(), stats.Waiting, quoted(", for ", s.awaited())))
 		}
 	}
 	return list
 }
 
-// held names the locks of a Client's leases.
-func held(locks *lock.Client) string {
-	var names []string
-	for _, l := range locks.Held() {
-		names = append(names, fmt.Sprintf("%q", l.Name))
-	}
+// quoted returns names behind a word about them; "" without names.
+func quoted(about string, names []string) string {
 	if len(names) == 0 {
 		return ""
 	}
-	slices.Sort(names)
-	return ", of " + strings.Join(names, ", ")
+	var list []string
+	for _, name := range names {
+		list = append(list, strconv.Quote(name))
+	}
+	return about + strings.Join(list, ", ")
 }
 
-// awaited names the locks with subscribers.
-func (s *Server) awaited() string {
+// awaited returns the locks with subscribers.
+func (s *Server) awaited() (names []string) {
 	channels, _ := s.fake.Do("PUBSUB", "CHANNELS", "redisson_*").([]any)
-	var names []string
 	for _, channel := range channels {
-		_, name, ok := strings.Cut(channel.(string), "{")
-		if name, lock := strings.CutSuffix(name, "}"); ok && lock { // others have a client or an owner behind the name
-			names = append(names, fmt.Sprintf("%q", name))
+		_, name, _ := strings.Cut(channel.(string), "{")
+		if name, lock := strings.CutSuffix(name, "}"); lock { // others have a client or an owner behind the name
+			names = append(names, name)
 		}
-	}
-	if len(names) == 0 {
-		return ""
 	}
 	slices.Sort(names)
-	return ", for " + strings.Join(names, ", ")
-}
-
-// keys returns the possible keys of locks.
-func (s *Server) keys() (list []string) {
-	all, _ := s.fake.Do("KEYS", "*").([]any)
-	for _, key := range all {
-		name := key.(string)
-		if !strings.HasPrefix(name, "redisson_unlock_latch:") && !strings.HasPrefix(name, "lockwire_line:") && s.mayHold(name) {
-			list = append(list, name)
-		}
-	}
-	slices.Sort(list)
-	return list
-}
-
-// mayHold reports whether a key may be that of a lock: a hash, as of the clients of Redisson too, or a key named by an acquire. Other
-// keys are the program's, whatever their values look like.
-func (s *Server) mayHold(name string) bool {
-	s.mu.Lock()
-	asked := s.asked[name]
-	s.mu.Unlock()
-	return asked || s.fake.Do("TYPE", name) == fakeredis.Status("hash")
+	return names
 }
 
 // owners returns the owners of locks in a key: clients with a number, values of Plain locks, or ids of permits.
-func (s *Server) owners(name string) (list []string) {
+func (s *Server) owners(key fakeredis.Key) (list []string) {
+	now := time.Now().Add(s.fake.Ahead()).UnixMilli()
+	permits := key.Type == "zset" && strings.HasSuffix(key.Name, ":timeout")
 	var members []any
-	permits := false
-	switch s.fake.Do("TYPE", name) {
-	case fakeredis.Status("hash"):
-		if members = s.ownersOfGroup(name); members == nil {
-			members, _ = s.fake.Do("HKEYS", name).([]any)
+	switch key.Type {
+	case "hash":
+		if members = s.ownersOfGroup(key.Name, now); members == nil {
+			members, _ = s.fake.Do("HKEYS", key.Name).([]any)
 		}
-	case fakeredis.Status("zset"):
-		if permits = strings.HasSuffix(name, ":timeout"); permits {
-			members, _ = s.fake.Do("ZRANGEBYSCORE", name, fmt.Sprintf("(%d", s.now()), "+inf").([]any) // ended permits are free
+	case "zset":
+		if permits { // those that have ended are free
+			members, _ = s.fake.Do("ZRANGEBYSCORE", key.Name, fmt.Sprintf("(%d", now), "+inf").([]any)
 		} else {
-			members, _ = s.fake.Do("ZRANGE", name, "0", "-1").([]any)
+			members, _ = s.fake.Do("ZRANGE", key.Name, "0", "-1").([]any)
 		}
-	case fakeredis.Status("list"):
-		members, _ = s.fake.Do("LRANGE", name, "0", "-1").([]any)
-	case fakeredis.Status("string"):
-		members = []any{s.fake.Do("GET", name)}
+	case "list":
+		members, _ = s.fake.Do("LRANGE", key.Name, "0", "-1").([]any)
+	case "string":
+		members = []any{key.Value}
 	}
 	for _, m := range members {
 		switch text, _ := m.(string); {
 		case permits:
-			list = append(list, fmt.Sprintf("%q", hex.EncodeToString([]byte(text))))
+			list = append(list, hex.EncodeToString([]byte(text)))
 		case isOwner(text), isPlain(text):
-			list = append(list, fmt.Sprintf("%q", text))
+			list = append(list, text)
 		}
 	}
 	return list
 }
 
-// ownersOfGroup returns the owners of the values of a FasterMulti lock whose leases have not ended. It returns nil for any other hash.
-func (s *Server) ownersOfGroup(name string) (list []any) {
+// ownersOfGroup returns the owners of the values of a FasterMulti lock whose leases have not ended at now, in ms since 1970. It returns nil for
+// any other hash.
+func (s *Server) ownersOfGroup(name string, now int64) (list []any) {
 	fields, _ := s.fake.Do("HGETALL", name).([]any)
 	for i := 0; i+1 < len(fields); i += 2 {
 		field, _ := fields[i].(string)
 		text, _ := fields[i+1].(string)
 		hold, ends := strings.CutSuffix(field, ":expire_time")
 		_, owner, _ := strings.Cut(hold, ":") // behind the value
-		if end, err := strconv.ParseInt(text, 10, 64); ends && err == nil && end > s.now() && !slices.Contains(list, any(owner)) {
+		if end, err := strconv.ParseInt(text, 10, 64); ends && err == nil && end > now && !slices.Contains(list, any(owner)) {
 			list = append(list, owner)
 		}
 	}
 	return list
-}
-
-// now returns the server's time, in milliseconds since 1970.
-func (s *Server) now() int64 {
-	parts, _ := s.fake.Do("TIME").([]any)
-	seconds, _ := strconv.ParseInt(fmt.Sprint(parts[0]), 10, 64)
-	micros, _ := strconv.ParseInt(fmt.Sprint(parts[1]), 10, 64)
-	return seconds*1000 + micros/1000
 }
 
 // isOwner reports whether text begins with a UUID and a colon. The rest of a lock that AtLeast keeps taken has no owner: its number
