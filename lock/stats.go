@@ -78,34 +78,18 @@ func (c *Client) Held() []HeldLease {
 // why it is over.
 func (l *Lease) String() string {
 	text := l.Kind() + " lock " + strconv.Quote(l.Name()) + ", owner " + l.Owner() + ", "
-	state, lost := l.stateNow()
-	text += state
-	switch {
-	case lost != nil:
-		text += ": " + lost.Reason.String()
-	case state == stateHeld:
-		text += " for " + roughly(l.age()).String()
+	err := l.Err()
+	if err == nil {
+		text += "held for " + roughly(l.age()).String()
 		if l.renewed {
 			text += ", renewed"
 		}
-		text += ", valid for " + roughly(time.Until(l.ValidUntil())).String()
+		return text + ", valid for " + roughly(time.Until(l.ValidUntil())).String()
 	}
-	return text
-}
-
-// The states of a lease, in words.
-const stateHeld, stateLost, stateReleased = "held", "lost", "released"
-
-// stateNow returns the state of the lease, and the loss if it is lost.
-func (l *Lease) stateNow() (state string, lost *LostError) {
-	err := l.Err()
-	if err == nil {
-		return stateHeld, nil
+	if lost, ok := errors.AsType[*LostError](err); ok {
+		return text + "lost: " + lost.Reason.String()
 	}
-	if lost, isLost := errors.AsType[*LostError](err); isLost {
-		return stateLost, lost
-	}
-	return stateReleased, nil
+	return text + "released"
 }
 
 // LogValue returns what String tells as attributes for [slog]: name, kind, owner, token if there is one, age, and state, which is
@@ -120,13 +104,13 @@ func (l *Lease) LogValue() slog.Value {
 		attrs = append(attrs, slog.Int64("token", token))
 	}
 	attrs = append(attrs, slog.Duration("age", roughly(l.age())))
-	state, lost := l.stateNow()
-	attrs = append(attrs, slog.String("state", state))
-	switch {
-	case lost != nil:
-		attrs = append(attrs, slog.String("reason", lost.Reason.String()))
-	case state == stateHeld:
-		attrs = append(attrs, slog.Duration("valid_for", roughly(time.Until(l.ValidUntil()))), slog.Bool("renewed", l.renewed))
+	err := l.Err()
+	if err == nil {
+		attrs = append(attrs, slog.String("state", "held"), slog.Duration("valid_for", roughly(time.Until(l.ValidUntil()))), slog.Bool("renewed", l.renewed))
+	} else if lost, ok := errors.AsType[*LostError](err); ok {
+		attrs = append(attrs, slog.String("state", "lost"), slog.String("reason", lost.Reason.String()))
+	} else {
+		attrs = append(attrs, slog.String("state", "released"))
 	}
 	return slog.GroupValue(attrs...)
 }
