@@ -80,7 +80,7 @@ func (g *group) join(part *Lease) bool {
 
 // armLocked arms the deadline of each part. The whole needs no timer of its own.
 func (g *group) armLocked() {
-	if g.whole.phase != held || g.armed && !slices.ContainsFunc(g.parts, func(p *Lease) bool { return p.limits.stopBefore > 0 }) {
+	if g.whole.phase != held {
 		return
 	}
 	g.armed = true
@@ -262,16 +262,13 @@ type partOutcome struct {
 // its releases; unlockAll itself waits for those of clients already closed.
 func unlockAll(ctx context.Context, leases []*Lease) <-chan partOutcome {
 	outcomes := make(chan partOutcome, len(leases))
-	var late []*Lease
+	var late sync.WaitGroup
 	for _, l := range leases {
 		if !l.client.background(func() { outcomes <- partOutcome{l, l.unlockAs(ctx, true)} }) {
-			late = append(late, l)
+			late.Go(func() { outcomes <- partOutcome{l, l.Unlock(ctx)} })
 		}
 	}
-	_ = atOnce(late, func(_ int, l *Lease) error {
-		outcomes <- partOutcome{l, l.Unlock(ctx)}
-		return nil
-	})
+	late.Wait()
 	return outcomes
 }
 
@@ -337,10 +334,7 @@ func (a *aliases) find(ctx context.Context, again bool) error {
 	ctx, cancel := context.WithTimeout(ctx, nodeTimeoutMax)
 	defer cancel()
 	ids := make([]string, len(a.suspects))
-	_ = atOnce(a.suspects, func(i int, h *Handle) error {
-		ids[i] = h.whereabouts(ctx)
-		return nil
-	})
+	atOnce(a.suspects, func(i int, h *Handle) { ids[i] = h.whereabouts(ctx) })
 	seen, all := make(map[string]bool), true
 	for i, h := range a.suspects {
 		key := ids[i] + " " + h.target.name
@@ -406,21 +400,16 @@ func (h *Handle) sameServer(other *Handle) bool {
 
 // ofAll calls a method of all locks concurrently, and returns the results in the order of the locks.
 func ofAll[T any](ctx context.Context, handles []*Handle, ask func(*Handle, context.Context) (T, error)) ([]T, error) {
-	all := make([]T, len(handles))
-	err := atOnce(handles, func(i int, h *Handle) (err error) {
-		all[i], err = ask(h, ctx)
-		return err
-	})
-	return all, err
+	all, errs := make([]T, len(handles)), make([]error, len(handles))
+	atOnce(handles, func(i int, h *Handle) { all[i], errs[i] = ask(h, ctx) })
+	return all, errors.Join(errs...)
 }
 
-// atOnce calls fn for all items concurrently and joins the errors.
-func atOnce[T any](items []T, fn func(i int, item T) error) error {
-	errs := make([]error, len(items))
+// atOnce calls fn for all items concurrently.
+func atOnce[T any](items []T, fn func(i int, item T)) {
 	var wg sync.WaitGroup
 	for i, item := range items {
-		wg.Go(func() { errs[i] = fn(i, item) })
+		wg.Go(func() { fn(i, item) })
 	}
 	wg.Wait()
-	return errors.Join(errs...)
 }

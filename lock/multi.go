@@ -90,9 +90,11 @@ func (m *Multi) acquire(ctx context.Context, opts []Option, try bool) (whole *Le
 	if traced != nil {
 		ctx = context.WithValue(ctx, partOf{}, true)
 	}
-	if err = m.aliases.find(ctx, false); err == nil && try {
+	switch err = m.aliases.find(ctx, false); {
+	case err != nil:
+	case try:
 		whole, _, err = m.attempt(ctx, plan, true)
-	} else if err == nil {
+	default:
 		whole, err = m.lockAll(ctx, plan)
 	}
 	traced.done(ctx, whole, err)
@@ -118,7 +120,7 @@ func (m *Multi) attempt(ctx context.Context, plan *multiPlan, try bool) (whole *
 }
 
 func (m *Multi) lockAll(ctx context.Context, plan *multiPlan) (*Lease, error) {
-	pause, history := multiPauseMin, attempts{waited: waited{since: time.Now()}}
+	pause, history := multiPauseMin, waited{since: time.Now()}
 	var failing time.Time
 	for {
 		whole, some, err := m.attempt(ctx, plan, false)
@@ -130,7 +132,7 @@ func (m *Multi) lockAll(ctx context.Context, plan *multiPlan) (*Lease, error) {
 		case errors.Is(err, ErrInvalid):
 			return nil, err
 		case ctx.Err() != nil && (history.refused || some || !asked && history.failure != nil):
-			return nil, history.gaveUp(ctx, m.members[0])
+			return nil, m.gaveUp(ctx, &history)
 		case ctx.Err() != nil, !again:
 			return nil, err
 		case errors.Is(err, ErrNotAcquired):
@@ -141,10 +143,19 @@ func (m *Multi) lockAll(ctx context.Context, plan *multiPlan) (*Lease, error) {
 			return nil, err
 		}
 		if m.members[0].client.sleep(ctx, pause-rand.N(pause/2)) != nil {
-			return nil, history.gaveUp(ctx, m.members[0])
+			return nil, m.gaveUp(ctx, &history)
 		}
 		pause = min(2*pause, multiPauseMax)
 	}
+}
+
+// gaveUp returns the error of a Lock after the end of ctx, or of the client.
+func (m *Multi) gaveUp(ctx context.Context, history *waited) error {
+	e, first := history.last, m.members[0]
+	if e == nil {
+		e = &NotAcquiredError{Name: first.target.name, Kind: first.target.kind.Name, log: first.client.log}
+	}
+	return history.end(ctx, first.client, e)
 }
 
 // TryLock acquires all locks if each is free or already held by a passed Owner. TryLock asks for the locks one after
@@ -293,60 +304,23 @@ func refresh(ctx context.Context, leases []*Lease) error {
 	}
 	serverOf := func(l *Lease) server { return server{l.client, l.client.remote.Route(l.target.name)} }
 	for _, same := range remote.Partition(leases, serverOf) {
-		if err := refreshOn(ctx, same[0].client, same); err != nil {
-			return err
+		c := same[0].client
+		start := c.now()
+		for _, a := range (renewals{c}).ask(ctx, same, wholeTerm) {
+			switch l := a.Lease; {
+			case a.Err != nil && temporary(a.Err):
+				return partly{serverError(a.Err)}
+			case a.Err != nil:
+				return serverError(a.Err)
+			case a.Outcome <= 0:
+				l.notRenewed(a.Outcome < 0)
+			default:
+				l.countFrom(start)
+			}
+			if err := a.Lease.Err(); err != nil {
+				return partly{err}
+			}
 		}
 	}
 	return nil
-}
-
-// refreshOn is refresh for leases of a single client on a single server.
-func refreshOn(ctx context.Context, c *Client, leases []*Lease) error {
-	start := c.now()
-	for _, a := range (renewals{c}).ask(ctx, leases, wholeTerm) {
-		switch l := a.Lease; {
-		case a.Err != nil && temporary(a.Err):
-			return partly{serverError(a.Err)}
-		case a.Err != nil:
-			return serverError(a.Err)
-		case a.Outcome <= 0:
-			l.notRenewed(a.Outcome < 0)
-		default:
-			l.countFrom(start)
-		}
-		if err := a.Lease.Err(); err != nil {
-			return partly{err}
-		}
-	}
-	return nil
-}
-
-// attempts are the attempts of a Lock of several locks.
-type attempts struct {
-	waited
-	last *NotAcquiredError // the last refusal, with the holder if ever known; nil for none
-}
-
-// note is waited.note, and keeps the last refusal. A refusal without a holder leaves the holder seen before in place.
-func (a *attempts) note(err error) (asked bool) {
-	asked = a.waited.note(err)
-	e, ok := errors.AsType[*NotAcquiredError](err)
-	if !ok || !asked {
-		return asked
-	}
-	refusal := *e
-	if before := a.last; e.Holder == "" && before != nil && before.Name == e.Name && !before.seen.IsZero() {
-		refusal.heldBy(&seenHolder{owner: before.Holder, process: before.Process, at: before.seen})
-	}
-	a.last = &refusal
-	return asked
-}
-
-// gaveUp returns the error of a Lock after the end of ctx, or of the client.
-func (a *attempts) gaveUp(ctx context.Context, first *Handle) error {
-	e := a.last
-	if e == nil {
-		e = &NotAcquiredError{Name: first.target.name, Kind: first.target.kind.Name, log: first.client.log}
-	}
-	return a.end(ctx, first.client, e)
 }

@@ -161,10 +161,12 @@ func (r *request) gaveUp(ctx context.Context) error {
 
 // waited is the record of a wait for a Multi or Redlock.
 type waited struct {
-	since   time.Time   // zero for a call that does not wait
-	refused bool        // another caller wants the lock or has it
-	failure error       // of the last attempt that failed without a refusal; nil for none
-	holder  *seenHolder // of a Redlock: an owner elsewhere; nil if unknown
+	since   time.Time // zero for a call that does not wait
+	refused bool      // another caller wants the lock or has it
+	failure error     // of the last attempt that failed without a refusal; nil for none
+
+	last   *NotAcquiredError // of an attempt, with the holder of its lock if ever known; nil for none
+	holder *seenHolder       // of a Redlock: an owner elsewhere; nil if unknown
 }
 
 // note records the error of an attempt, nil for none, and reports whether the attempt has asked a server.
@@ -177,6 +179,13 @@ func (w *waited) note(err error) (asked bool) {
 		w.refused = true
 	case err != nil:
 		w.failure = err
+	}
+	if ok {
+		last, before := *e, w.last
+		if e.Holder == "" && before != nil && before.Name == e.Name && !before.seen.IsZero() {
+			last.heldBy(&seenHolder{owner: before.Holder, process: before.Process, at: before.seen})
+		}
+		w.last = &last
 	}
 	return true
 }

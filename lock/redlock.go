@@ -237,10 +237,7 @@ type redlockCall struct {
 func (r *Redlock) identify(ctx context.Context, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	_ = atOnce(r.nodes, func(_ int, h *Handle) error {
-		h.client.identity.Ask(ctx)
-		return nil
-	})
+	atOnce(r.nodes, func(_ int, h *Handle) { h.client.identity.Ask(ctx) })
 	return r.distinct()
 }
 
@@ -304,7 +301,7 @@ func (r *Redlock) awaitTurn(ctx context.Context, turn <-chan struct{}, history *
 
 // contend asks the servers until a majority grants the lock.
 func (r *Redlock) contend(ctx context.Context, c redlockCall, leave func(), history *waited) (*Lease, error) {
-	l := r.listen(ctx)
+	l := r.listen(ctx, history)
 	defer l.close()
 	if r.pauseAfterStreak(ctx) != nil {
 		history.refused = true // others want the lock
@@ -332,8 +329,7 @@ func (r *Redlock) contend(ctx context.Context, c redlockCall, leave func(), hist
 			return nil, err
 		}
 		r.first.streaks.End(r.key)
-		over := l.await(ctx, votes, err)
-		if history.holder = l.holder; over != nil {
+		if l.await(ctx, votes, err) != nil {
 			return nil, r.gaveUp(ctx, history)
 		}
 	}

@@ -30,13 +30,13 @@ type listener struct {
 	seen  []uint64  // by node: the number of events before
 
 	question <-chan time.Time // when the servers are to be asked for the holder; nil for never
-	holder   *seenHolder      // the answer; nil for none
+	history  *waited          // gets the answer
 }
 
 // listen returns the listener of a wait until ctx ends, with the watches that an earlier wait has parked.
-func (r *Redlock) listen(ctx context.Context) *listener {
-	n := len(r.nodes)
-	l := &listener{lock: r, wake: make(chan struct{}, 1), watches: make([]*pubsub.Watch, n), seen: make([]uint64, n), spread: redlockSpreadMin}
+func (r *Redlock) listen(ctx context.Context, history *waited) *listener {
+	l := &listener{lock: r, wake: make(chan struct{}, 1), watches: make([]*pubsub.Watch, len(r.nodes)), seen: make([]uint64, len(r.nodes)),
+		spread: redlockSpreadMin, history: history}
 	for i, h := range r.nodes {
 		if l.watches[i] = h.client.table.unpark(h.target.watchKey()); l.watches[i] != nil {
 			l.watches[i].Move(l.wake)
@@ -125,11 +125,10 @@ func (l *listener) pause(votes []vote) time.Duration {
 // process may have an owner on each server.
 func (l *listener) askHolder(ctx context.Context, votes []vote) {
 	found := make([]*seenHolder, len(votes))
-	_ = atOnce(l.lock.nodes, func(i int, h *Handle) error {
+	atOnce(l.lock.nodes, func(i int, h *Handle) {
 		if votes[i].result == voteRefused {
 			found[i] = h.client.askHolder(ctx, &h.target)
 		}
-		return nil
 	})
 	counts, most := make(map[string]int), 0
 	for _, h := range found {
@@ -138,7 +137,7 @@ func (l *listener) askHolder(ctx context.Context, votes []vote) {
 		}
 		process := cmp.Or(h.process, h.owner)
 		if counts[process]++; counts[process] > most {
-			most, l.holder = counts[process], h
+			most, l.history.holder = counts[process], h
 		}
 	}
 }
