@@ -21,7 +21,7 @@ const announceFor = 15 * time.Second
 var writeKind = &kinds.Lazy[*kind]{Make: func() *kind {
 	read := &kind{
 		Kind:       kinds.Read.Get(),
-		args:       readArgs,
+		args:       func(w wish) []any { return []any{w.preferWriters} },
 		parse:      func(v resp.Value) (Info, error) { return parseReadWrite(v, ModeRead) },
 		afterGrant: wakeAll,
 	}
@@ -104,8 +104,6 @@ func (l *WriteLock) ForceUnlock(ctx context.Context) (bool, error) {
 	}
 	return forced, err
 }
-
-func readArgs(w wish) []any { return []any{w.preferWriters} }
 
 func writeArgs(w wish) []any {
 	if w.announces {
