@@ -68,6 +68,9 @@ func (c *Client) Inspect(ctx context.Context, name string) (Inspection, error) {
 	return seen, nil
 }
 
+// mostLooks limits the attempts to look at a key that changes its kind in between.
+const mostLooks = 3
+
 // inspect finds out the kind of a lock and its Info.
 func (c *Client) inspect(ctx context.Context, name string) (Inspection, error) {
 	ctx = remote.Patient(ctx)
@@ -79,50 +82,42 @@ func (c *Client) inspect(ctx context.Context, name string) (Inspection, error) {
 		}
 		k := Shape(text).kind()
 		if k == nil {
-			err = c.lookAtNumber(ctx, &seen) // it changes seen
-			return seen, err
+			return c.inspectNumber(ctx, name)
 		}
-		seen.Shape = Shape(text)
 		t := newTarget(k, name)
 		v, err := c.scripts.Run(ctx, t.infoCall())
-		if err == nil {
-			if seen.Info, err = k.parseBothHalves(v); err != nil {
-				return seen, err
-			}
-			if !seen.Info.Locked && !seen.Info.Permits.Set {
-				seen.Shape = "" // released in between
-			}
-			return seen, nil
+		if reply, _ := errors.AsType[resp.Error](err); remote.WrongType(reply) {
+			continue
 		}
-		if reply, _ := errors.AsType[resp.Error](err); !remote.WrongType(reply) {
+		if err != nil {
 			return seen, c.failed(name, err)
 		}
+		if seen.Info, err = k.parseBothHalves(v); seen.Info.Locked || seen.Info.Permits.Set { // else released in between
+			seen.Shape = Shape(text)
+		}
+		return seen, err
 	}
 	return seen, c.about(name, ErrWrongType)
 }
 
-// mostLooks limits the attempts to look at a key that changes its kind in between.
-const mostLooks = 3
-
-// lookAtNumber looks at a key that is no lock: a number may be a semaphore or a latch.
-func (c *Client) lookAtNumber(ctx context.Context, i *Inspection) error {
-	v, err := c.server.Send(ctx, resp.Cmd("GET", i.Name))
-	if reply, _ := errors.AsType[resp.Error](err); remote.WrongType(reply) {
-		i.Shape = ShapeOther
-		return nil
+// inspectNumber is inspect for a key that is no lock: a number may be a semaphore or a latch.
+func (c *Client) inspectNumber(ctx context.Context, name string) (Inspection, error) {
+	seen := Inspection{Name: name}
+	v, err := c.server.Send(ctx, resp.Cmd("GET", name))
+	reply, _ := errors.AsType[resp.Error](err)
+	n, other := v.Int()
+	switch {
+	case remote.WrongType(reply):
+		seen.Shape = ShapeOther
+	case err != nil:
+		return seen, c.failed(name, err)
+	case v.IsNull():
+	case other != nil:
+		seen.Shape = ShapeOther
+	default:
+		seen.Shape, seen.Info.Permits = ShapeNumber, Permits{Set: true, Free: int(n)}
 	}
-	if err != nil {
-		return c.failed(i.Name, err)
-	}
-	if v.IsNull() {
-		return nil
-	}
-	i.Shape = ShapeOther
-	if n, err := v.Int(); err == nil {
-		i.Shape = ShapeNumber
-		i.Info.Permits = Permits{Set: true, Free: int(n)}
-	}
-	return nil
+	return seen, nil
 }
 
 // listening returns the number of clients that listen for a release, or -1.
@@ -140,14 +135,10 @@ func (c *Client) listening(ctx context.Context, i *Inspection) int {
 		command = "SHARDNUMSUB"
 	}
 	v, err := c.server.Send(ctx, resp.Cmd("PUBSUB", command, t.channel).On(i.Name))
-	if err != nil {
-		return -1
+	if n, other := v.At(1).Int(); err == nil && other == nil {
+		return int(n)
 	}
-	n, err := v.At(1).Int()
-	if err != nil {
-		return -1
-	}
-	return int(n)
+	return -1
 }
 
 // processes returns the clients behind the holders and the queue of a lock.
@@ -199,17 +190,12 @@ func (c *Client) ForceUnlockOwner(ctx context.Context, name, owner string) (bool
 	switch {
 	case err != nil || seen.Shape == ShapeNumber:
 		return false, err
-	case seen.Shape == "":
-		c.announceForced(ctx, name, "") // as below
-		return false, nil
 	case seen.Shape == ShapeFasterMulti:
 		return false, c.invalid(name, "ForceUnlockOwner of a FasterMulti; ForceUnlock frees its values")
-	case seen.Shape.kind() == nil:
+	case seen.Shape == ShapeOther:
 		return false, c.about(name, fmt.Errorf("%w, and no lock", ErrWrongType))
-	}
-	i := slices.IndexFunc(seen.Info.Holders, func(h Holder) bool { return h.Owner == owner })
-	if i < 0 { // perhaps by an earlier call without an answer
-		c.announceForced(ctx, name, "")
+	case !slices.ContainsFunc(seen.Info.Holders, func(h Holder) bool { return h.Owner == owner }):
+		c.announceForced(ctx, name, "") // perhaps freed by an earlier call without an answer
 		return false, nil
 	}
 	k := seen.Shape.kind()
