@@ -31,21 +31,18 @@ type RedlockConfig struct {
 	Pause time.Duration
 }
 
-func (c RedlockConfig) withDefaults(nodes []*Handle) RedlockConfig {
+func (c RedlockConfig) withDefaults(longest time.Duration) RedlockConfig {
 	c.MinValidity = cmp.Or(c.MinValidity, 0.5)
 	c.Pause = cmp.Or(c.Pause, 50*time.Millisecond)
-	if c.Quarantine == 0 {
-		for _, h := range nodes {
-			c.Quarantine = max(c.Quarantine, h.client.cfg.Lease)
-		}
-	}
+	c.Quarantine = cmp.Or(c.Quarantine, longest)
 	return c
 }
 
 // minValidityMax leaves a tenth of the lease for clock drift and slow answers.
 const minValidityMax = 0.9
 
-func (c RedlockConfig) validate(nodes []*Handle) error {
+// validate rejects settings that cannot work with clients whose longest Lease is longest.
+func (c RedlockConfig) validate(longest time.Duration) error {
 	switch {
 	case c.NodeTimeout < 0:
 		return invalidf("NodeTimeout of %v", c.NodeTimeout)
@@ -53,11 +50,8 @@ func (c RedlockConfig) validate(nodes []*Handle) error {
 		return invalidf("MinValidity of %v", c.MinValidity)
 	case c.Pause < time.Millisecond || c.Pause > maxLease:
 		return invalidf("Pause of %v", c.Pause)
-	}
-	for _, h := range nodes {
-		if c.Quarantine >= 0 && h.client.cfg.Lease > c.Quarantine {
-			return invalidf("Lease of %v with a Quarantine of %v", h.client.cfg.Lease, c.Quarantine)
-		}
+	case c.Quarantine >= 0 && longest > c.Quarantine:
+		return invalidf("Lease of %v with a Quarantine of %v", longest, c.Quarantine)
 	}
 	return nil
 }
@@ -113,11 +107,8 @@ func NewRedlock(cfg RedlockConfig, nodes ...Member) (*Redlock, error) {
 			return nil, invalidf("a Redlock of two kinds")
 		case h.client.nature.spread != nil:
 			return nil, invalidf("a Redlock with a cluster for a node")
-		}
-		for _, other := range r.nodes {
-			if h.sameServer(other) {
-				return nil, invalidf("a Redlock with two nodes on one server")
-			}
+		case slices.ContainsFunc(r.nodes, h.sameServer):
+			return nil, invalidf("a Redlock with two nodes on one server")
 		}
 		r.nodes = append(r.nodes, h)
 	}
@@ -126,11 +117,12 @@ func NewRedlock(cfg RedlockConfig, nodes ...Member) (*Redlock, error) {
 	}
 	r.first, r.key = r.nodes[0].client, r.nodes[0].target.awaitedAs()
 	r.term = r.first.cfg.Lease
+	longest := r.term
 	for _, h := range r.nodes {
-		r.term = min(r.term, h.client.cfg.Lease)
+		r.term, longest = min(r.term, h.client.cfg.Lease), max(longest, h.client.cfg.Lease)
 	}
-	r.cfg = cfg.withDefaults(r.nodes)
-	if err := r.cfg.validate(r.nodes); err != nil {
+	r.cfg = cfg.withDefaults(longest)
+	if err := r.cfg.validate(longest); err != nil {
 		return nil, err
 	}
 	return r, nil
