@@ -40,15 +40,14 @@ func (s *Server) intercept(cmd fakeredis.Cmd) fakeredis.Action {
 	case "EVALSHA":
 		digest = strings.ToLower(cmd.Args[1])
 	case "EVAL":
-		if digest = fakeredis.Digest(cmd.Args[1]); !s.isAcquire(digest) {
-			_, _ = s.interpret(cmd.Args[1])
-		}
-	}
-	if digest == "" || !s.isAcquire(digest) {
-		return fakeredis.Run()
+		digest = fakeredis.Digest(cmd.Args[1])
+		_, _ = s.interpret(cmd.Args[1])
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !s.acquires[digest] {
+		return fakeredis.Run()
+	}
 	for _, key := range keysOf(cmd.Args) {
 		s.asked[key] = true
 	}
@@ -65,10 +64,4 @@ func keysOf(args []string) []string {
 	}
 	n, _ := strconv.Atoi(args[2])
 	return args[3:max(3, min(3+n, len(args)))]
-}
-
-func (s *Server) isAcquire(digest string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.acquires[digest]
 }
