@@ -42,10 +42,7 @@ func (l *CountDownLatch) Name() string { return l.handle.Name() }
 // server's confirmation until ctx ends, at most 10 s; then it returns [ErrUncertain] and goes on in the background.
 // The call reports true even if its request had to be sent twice.
 func (l *CountDownLatch) TrySetCount(ctx context.Context, n int) (bool, error) {
-	if err := l.handle.checkCount("a count", n, 1); err != nil {
-		return false, err
-	}
-	set, err := l.handle.change(ctx, "set", false, n)
+	set, err := l.handle.setCount(ctx, "set", n, 1)
 	return set == 1, err
 }
 

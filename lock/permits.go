@@ -287,27 +287,20 @@ func (s *PermitSemaphore) leasesOf(owner string) []*Lease {
 // TrySetPermits creates the semaphore with n permits, at least 0, and reports false if the semaphore exists. TrySetPermits
 // waits like [Semaphore.AddPermits]. The call reports true even if its request had to be sent twice.
 func (s *PermitSemaphore) TrySetPermits(ctx context.Context, n int) (bool, error) {
-	set, err := s.change(ctx, "set", n, 0, 0)
+	set, err := s.handle.setCount(ctx, "set", n, 0, 0)
 	return set == 1, err
 }
 
 // SetPermits sets the number of all permits, free and taken, to n, at least 0. If more permits are taken, permits are
 // lacking until enough have been released. SetPermits creates a missing semaphore, and waits like [Semaphore.AddPermits].
 func (s *PermitSemaphore) SetPermits(ctx context.Context, n int) error {
-	_, err := s.change(ctx, "add", n, 0, true)
+	_, err := s.handle.setCount(ctx, "add", n, 0, true)
 	return err
 }
 
 // AddPermits adds n to the number of permits; n may be negative. AddPermits creates a missing semaphore, and waits like
 // [Semaphore.AddPermits].
 func (s *PermitSemaphore) AddPermits(ctx context.Context, n int) error {
-	_, err := s.change(ctx, "add", n, -maxCount, false)
+	_, err := s.handle.setCount(ctx, "add", n, -maxCount, false)
 	return err
-}
-
-func (s *PermitSemaphore) change(ctx context.Context, operation string, n, least int, how any) (int64, error) {
-	if err := s.handle.checkCount("permits", n, least); err != nil {
-		return 0, err
-	}
-	return s.handle.change(ctx, operation, false, n, how)
 }

@@ -87,7 +87,7 @@ func (s *Semaphore) TryAcquire(ctx context.Context, n int, opts ...Option) error
 }
 
 func (s *Semaphore) request(n int, opts []Option) (request, error) {
-	if err := s.handle.checkCount("permits", n, 0); err != nil {
+	if err := s.handle.checkCount(n, 0); err != nil {
 		return request{}, err
 	}
 	r, err := s.handle.request(opts)
@@ -123,7 +123,7 @@ func (s *Semaphore) AddPermits(ctx context.Context, n int) error {
 }
 
 func (s *Semaphore) add(ctx context.Context, n, least int, existing, givesBack bool) (bool, error) {
-	if err := s.handle.checkCount("permits", n, least); err != nil {
+	if err := s.handle.checkCount(n, least); err != nil {
 		return false, err
 	}
 	if n == 0 && givesBack && !existing {
@@ -149,10 +149,7 @@ func (s *Semaphore) TrySetPermitsFor(ctx context.Context, n int, ttl time.Durati
 }
 
 func (s *Semaphore) set(ctx context.Context, n int, ttl time.Duration) (bool, error) {
-	if err := s.handle.checkCount("permits", n, 0); err != nil {
-		return false, err
-	}
-	set, err := s.handle.change(ctx, "set", false, n, ttl.Milliseconds())
+	set, err := s.handle.setCount(ctx, "set", n, 0, ttl.Milliseconds())
 	return set == 1, err
 }
 
@@ -444,10 +441,22 @@ func (x *change) Answered(v resp.Value, _ bool) cleanup.Result {
 
 func (x *change) Count(g *cleanup.Abandoned) { g.Changes, g.Permits = g.Changes+1, g.Permits+x.returns }
 
-// checkCount rejects numbers outside the countable range.
-func (h *Handle) checkCount(what string, n, least int) error {
-	if n < least || n > maxCount {
-		return h.client.invalid(h.target.name, "%s of %d", what, n)
+// setCount is change for an operation with the count n, which gives nothing back.
+func (h *Handle) setCount(ctx context.Context, operation string, n, least int, args ...any) (int64, error) {
+	if err := h.checkCount(n, least); err != nil {
+		return 0, err
 	}
-	return nil
+	return h.change(ctx, operation, false, append([]any{n}, args...)...)
+}
+
+// checkCount rejects numbers outside the countable range.
+func (h *Handle) checkCount(n, least int) error {
+	if n >= least && n <= maxCount {
+		return nil
+	}
+	what := "a count"
+	if h.target.kind.permits {
+		what = "permits"
+	}
+	return h.client.invalid(h.target.name, "%s of %d", what, n)
 }
