@@ -115,20 +115,8 @@ func parseReadWrite(v resp.Value, half Mode) (Info, error) {
 
 var errUnexpected = errors.New("lock: unexpected reply to acquire")
 
-// refusal returns the error for a status of acquire after which waiting would not help; nil for any other status.
-func refusal(status string) error {
-	switch status {
-	case "upgrade":
-		return ErrUpgrade
-	case "unheld":
-		return ErrNotHeld
-	case "reentry":
-		return ErrReentry
-	case "unset":
-		return ErrNotSet
-	}
-	return nil
-}
+// refusals has the errors for the statuses of acquire after which waiting would not help.
+var refusals = map[string]error{"upgrade": ErrUpgrade, "unheld": ErrNotHeld, "reentry": ErrReentry, "unset": ErrNotSet}
 
 // maxHolds is more than any Owner has: a reply with more holds is wrong, and would have the client name as many keys.
 const maxHolds = 1 << 20
@@ -144,7 +132,7 @@ func parseAcquire(v resp.Value, owned bool) (count, token int64, left time.Durat
 		return 0, 0, milliseconds(ms), err
 	case resp.SimpleString:
 		text, _ := v.Text()
-		if err := refusal(text); err != nil {
+		if err := refusals[text]; err != nil {
 			return 0, 0, 0, err
 		}
 		count, err = strconv.ParseInt(text, 10, 64)

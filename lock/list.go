@@ -119,9 +119,6 @@ func recognise(ctx context.Context, server conn.Doer, keys []string) ([]Listed, 
 			calls = append(calls, kinds.Shape.Get().Call(kinds.ShapeKeys(name)))
 		}
 	}
-	if len(calls) == 0 {
-		return nil, nil
-	}
 	replies, err := script.RunBatch(ctx, server, calls)
 	if err != nil {
 		return nil, err
@@ -143,9 +140,6 @@ func recognise(ctx context.Context, server conn.Doer, keys []string) ([]Listed, 
 // addInfos adds the Info of each lock, and drops locks freed in the meantime, and semaphores whose permits have come back by the ends of
 // their leases.
 func addInfos(ctx context.Context, server conn.Doer, locks []Listed) ([]Listed, error) {
-	if len(locks) == 0 {
-		return nil, nil
-	}
 	calls := make([]script.Call, len(locks))
 	for i, l := range locks {
 		k := l.Shape.kind()

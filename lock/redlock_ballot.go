@@ -288,13 +288,10 @@ func (v infoFirst) Trace() *conn.Trace { return conn.TraceOf(v.Doer) }
 
 func (v infoFirst) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
 	replies, err := v.SendBatch(ctx, []resp.Command{cmd})
-	if err == nil {
-		err = replies[0].Err()
-	}
 	if err != nil {
 		return resp.Value{}, err
 	}
-	return replies[0], nil
+	return replies[0], replies[0].Err()
 }
 
 func (v infoFirst) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value, error) {
