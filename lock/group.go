@@ -4,15 +4,10 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/lockwire/lockwire/internal/netfail"
-	"github.com/lockwire/lockwire/lock/internal/remote"
-	"github.com/lockwire/lockwire/resp"
 )
 
 // group is the state of a lease with Members. Each part is a lease of its own client, which renews, watches and releases
@@ -303,88 +298,6 @@ func (g *group) combine(parts []*Lease, outcomes <-chan partOutcome, lost bool) 
 		return true, awaited, nil
 	}
 	return settled, awaited, errors.Join(errs...)
-}
-
-// aliases detects two locks of a Multi that are one lock under two addresses of its server. Such a Multi would wait
-// for itself.
-type aliases struct {
-	suspects []*Handle // constant: the locks that share their name with another
-	distinct atomic.Bool
-}
-
-func (a *aliases) suspect(locks []*Handle) {
-	count := make(map[string]int)
-	for _, h := range locks {
-		count[h.target.name]++
-	}
-	for _, h := range locks {
-		if count[h.target.name] > 1 {
-			a.suspects = append(a.suspects, h)
-		}
-	}
-}
-
-// find returns an error if two locks are one. find asks the servers for their identity until all have answered once.
-// With again, find asks once more, since an address may lead to another server by now. A server that does not answer
-// in time counts as distinct.
-func (a *aliases) find(ctx context.Context, again bool) error {
-	if len(a.suspects) == 0 || a.distinct.Load() && !again {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, nodeTimeoutMax)
-	defer cancel()
-	ids := make([]string, len(a.suspects))
-	atOnce(a.suspects, func(i int, h *Handle) { ids[i] = h.whereabouts(ctx) })
-	seen, all := make(map[string]bool), true
-	for i, h := range a.suspects {
-		key := ids[i] + " " + h.target.name
-		switch {
-		case ids[i] == "":
-			all = false
-		case seen[key]:
-			return h.client.invalid(h.target.name, "twice, under two addresses of one server")
-		}
-		seen[key] = true
-	}
-	if all {
-		a.distinct.Store(true)
-	}
-	return nil
-}
-
-// whereabouts identifies the server and the database of the lock; "" if unknown.
-func (h *Handle) whereabouts(ctx context.Context) string {
-	c := h.client
-	replies, err := c.server.SendBatch(remote.Patient(ctx), []resp.Command{
-		resp.Cmd("INFO", "server").On(h.target.name),
-		resp.Cmd("CLIENT", "INFO").On(h.target.name),
-	})
-	if err != nil {
-		return ""
-	}
-	runID, _, _ := remote.ParseServerInfo(replies[0])
-	db := databaseIn(replies[1])
-	if p, ok := c.nature.inner.(interface{ DB() int }); ok && db == "" { // the server does not support CLIENT INFO
-		db = strconv.Itoa(p.DB())
-	}
-	if runID == "" || db == "" {
-		return ""
-	}
-	return runID + "/" + db
-}
-
-// databaseIn returns the database in a reply to CLIENT INFO; "" if absent.
-func databaseIn(info resp.Value) string {
-	text, err := info.Text()
-	if err != nil {
-		return ""
-	}
-	for field := range strings.FieldsSeq(text) {
-		if db, ok := strings.CutPrefix(field, "db="); ok {
-			return db
-		}
-	}
-	return ""
 }
 
 // The requests of Multi and Redlock to many servers at once.

@@ -105,10 +105,11 @@ func (m *Multi) acquire(ctx context.Context, opts []Option, try bool) (whole *Le
 func (m *Multi) attempt(ctx context.Context, plan *multiPlan, try bool) (whole *Lease, some bool, err error) {
 	parts, err := plan.collect(ctx, try)
 	if err == nil {
-		whole, err = plan.join(ctx, parts)
-	}
-	if err == nil {
-		return whole, true, nil
+		whole = newWhole(len(parts), true, parts, nil, 0)
+		if err = whole.Err(); err == nil {
+			return whole, true, nil
+		}
+		err = partly{err}
 	}
 	rollback(ctx, parts)
 	if some = len(parts) > 0; some && errors.Is(err, ErrNotAcquired) {
@@ -226,7 +227,8 @@ func (m *Multi) plan(opts []Option) (*multiPlan, error) {
 	return p, nil
 }
 
-// collect acquires the locks in order. After a failure it returns the leases acquired so far and the error.
+// collect acquires the locks in order. A lease set by For starts when all are held, and is extended on the way. After a failure collect returns
+// the leases acquired so far and the error.
 func (p *multiPlan) collect(ctx context.Context, try bool) (parts []*Lease, err error) {
 	since := time.Now()
 	for i, h := range p.members {
@@ -243,7 +245,7 @@ func (p *multiPlan) collect(ctx context.Context, try bool) (parts []*Lease, err 
 			return parts, err
 		}
 		parts = append(parts, part)
-		if p.lease > 0 && i+1 < len(p.members) && time.Since(since) > p.lease/4 {
+		if last := i == len(p.members)-1; p.lease > 0 && (last && i > 0 || !last && time.Since(since) > p.lease/4) {
 			if err := refresh(ctx, parts); err != nil {
 				return parts, err
 			}
@@ -267,20 +269,6 @@ func (p *multiPlan) next(ctx context.Context, i int) (*Lease, error) {
 		err = partly{err}
 	}
 	return part, err
-}
-
-// join combines the leases of all members into a Lease. A lease set by For starts now.
-func (p *multiPlan) join(ctx context.Context, parts []*Lease) (*Lease, error) {
-	if p.lease > 0 && len(parts) > 1 {
-		if err := refresh(ctx, parts); err != nil {
-			return nil, err
-		}
-	}
-	whole := newWhole(len(parts), true, parts, nil, 0)
-	if err := whole.Err(); err != nil {
-		return nil, partly{err}
-	}
-	return whole, nil
 }
 
 // rollback releases the locks of a failed attempt. After the end of ctx the releases go on in the background.
