@@ -270,31 +270,24 @@ func unlockAll(ctx context.Context, leases []*Lease) <-chan partOutcome {
 // combine makes one outcome of the releases of the parts, and reports whether the outcome is final (settled) and whether
 // other clients were waiting (awaited). combine waits only for as many releases as needed.
 func (g *group) combine(parts []*Lease, outcomes <-chan partOutcome, lost bool) (settled, awaited bool, outcome error) {
-	done := 0
 	var errs []error
 	settled = true
-	left := 0 // parts that were lost, or that a server may still have
-	for range parts {
+	left := false // a part was lost, or a server may still have it
+	for done := 0; done+len(errs) < len(parts); {
 		o := <-outcomes
-		switch {
-		case o.err == nil:
+		if o.err == nil {
 			awaited = awaited || o.part.awaited
-			done++
-			if !g.all && done >= g.quorum {
+			if done++; done >= g.quorum {
 				return true, awaited, nil
 			}
 			continue
-		case !errors.Is(o.err, ErrUncertain):
-			left++
-		default:
-			settled = false
-			if time.Now().Before(o.part.serverEnd()) {
-				left++
-			}
 		}
 		errs = append(errs, o.err)
+		uncertain := errors.Is(o.err, ErrUncertain)
+		settled = settled && !uncertain
+		left = left || !uncertain || time.Now().Before(o.part.serverEnd())
 	}
-	if !g.all && left == 0 && !lost {
+	if !g.all && !left && !lost {
 		return true, awaited, nil
 	}
 	return settled, awaited, errors.Join(errs...)
