@@ -257,13 +257,13 @@ type partOutcome struct {
 // its releases; unlockAll itself waits for those of clients already closed.
 func unlockAll(ctx context.Context, leases []*Lease) <-chan partOutcome {
 	outcomes := make(chan partOutcome, len(leases))
-	var late sync.WaitGroup
+	var late []*Lease
 	for _, l := range leases {
 		if !l.client.background(func() { outcomes <- partOutcome{l, l.unlockAs(ctx, true)} }) {
-			late.Go(func() { outcomes <- partOutcome{l, l.Unlock(ctx)} })
+			late = append(late, l)
 		}
 	}
-	late.Wait()
+	atOnce(late, func(_ int, l *Lease) { outcomes <- partOutcome{l, l.Unlock(ctx)} })
 	return outcomes
 }
 
