@@ -55,9 +55,6 @@ type ClientProcess struct {
 // of an Inspection are read one after another, in a few requests to the server of the lock. [Client.Latches] returns the keys that
 // requests about the lock have left.
 func (c *Client) Inspect(ctx context.Context, name string) (Inspection, error) {
-	if err := checkName(name); err != nil {
-		return Inspection{}, c.about(name, err)
-	}
 	seen, err := c.inspect(ctx, name)
 	if err != nil {
 		return Inspection{}, err
@@ -75,6 +72,9 @@ const mostLooks = 3
 func (c *Client) inspect(ctx context.Context, name string) (Inspection, error) {
 	ctx = remote.Patient(ctx)
 	seen := Inspection{Name: name}
+	if err := checkName(name); err != nil {
+		return seen, c.about(name, err)
+	}
 	for range mostLooks {
 		text, err := remote.Text(kinds.Shape.Get().Run(ctx, c.server, kinds.ShapeKeys(name)))
 		if err != nil {
@@ -183,9 +183,6 @@ func (c *Client) processes(ctx context.Context, i *Inspection) ([]ClientProcess,
 // Holders are told as by [Handle.ForceUnlock]. ForceUnlockOwner returns [ErrWrongType] for a key that holds no lock and
 // no number.
 func (c *Client) ForceUnlockOwner(ctx context.Context, name, owner string) (bool, error) {
-	if err := checkName(name); err != nil {
-		return false, c.about(name, err)
-	}
 	seen, err := c.inspect(ctx, name)
 	switch {
 	case err != nil || seen.Shape == ShapeNumber:
