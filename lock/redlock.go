@@ -273,21 +273,25 @@ func (r *Redlock) check(opts []Option) (redlockCall, error) {
 
 // awaitTurn waits in line behind earlier callers of this process, including a holder. A caller that has to wait learns whether the servers have
 // answered them: then the lock was refused to them, or was theirs.
-func (r *Redlock) awaitTurn(ctx context.Context, turn <-chan struct{}, history *waited) (err error) {
+func (r *Redlock) awaitTurn(ctx context.Context, turn <-chan struct{}, history *waited) error {
 	select {
 	case <-turn:
 		return nil
 	default:
 	}
+	over := false
 	select {
 	case <-turn:
 	case <-ctx.Done():
-		defer func() { err = r.gaveUp(ctx, history) }()
+		over = true
 	case <-r.first.done:
 		return ErrClosed
 	}
 	history.failure = r.first.gates.Failure(r.key, turn)
 	history.refused = history.failure == nil
+	if over {
+		return r.gaveUp(ctx, history)
+	}
 	return nil
 }
 

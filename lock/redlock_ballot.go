@@ -22,8 +22,8 @@ type ballot struct {
 	ended func() // for the lease
 	start time.Time
 
-	mu    sync.Mutex    // guards the following
-	votes []vote        // by node; constant after the decision
+	mu    sync.Mutex    // guards the following, constant after the decision
+	votes []vote        // by node
 	whole *Lease        // the lease, if won
 	err   error         // the reason, if lost
 	done  chan struct{} // closed when decided
@@ -72,8 +72,6 @@ func (r *Redlock) ask(ctx context.Context, c redlockCall, ended func()) (lease *
 	case <-ctx.Done():
 		b.giveUp(ctx)
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	if b.err == nil || errors.Is(b.err, ErrNotAcquired) { // for the callers behind
 		r.first.gates.Note(r.key, nil)
 	} else if ctx.Err() == nil { // its end says nothing about the servers
@@ -159,32 +157,37 @@ func (b *ballot) count(node int, l *Lease, again time.Duration, err error) {
 
 // decideLocked decides the ballot if missing answers cannot change the result.
 func (b *ballot) decideLocked() {
-	quorum, missing := b.lock.quorum, b.numberLocked(voteMissing)
 	var parts []*Lease
+	var fatal error // would be the same at a repeat
 	for _, v := range b.votes {
 		if v.result == voteGranted {
 			parts = append(parts, v.lease)
 		}
+		if errors.Is(v.err, ErrWrongType) || errors.Is(v.err, ErrInvalid) {
+			fatal = v.err
+		}
 	}
+	quorum, missing := b.lock.quorum, b.numberLocked(voteMissing)
 	switch {
 	case len(parts) >= quorum:
-		err := b.checkMajority(parts)
-		if err == nil {
+		if b.err = b.checkMajority(parts); b.err == nil {
 			b.whole = newWhole(quorum, false, parts, b.end, b.lock.cfg.Quarantine)
 		}
-		b.closeLocked(err)
-	case len(parts)+missing < quorum && (b.fatalLocked() != nil || b.takenLocked(0) || !b.takenLocked(missing)):
-		b.closeLocked(b.whyLostLocked())
+	case len(parts)+missing >= quorum:
+		return
+	case fatal != nil:
+		b.err = fatal
+	case b.takenLocked(0):
+		b.err = b.lock.refusal()
+	case !b.takenLocked(missing):
+		b.err = b.noQuorumLocked(nil)
+	default: // a refusal is still possible
+		return
 	}
+	close(b.done)
 }
 
 func (b *ballot) decidedLocked() bool { return b.whole != nil || b.err != nil }
-
-// closeLocked makes the decision known. err is nil if the ballot is won.
-func (b *ballot) closeLocked(err error) {
-	b.err = err
-	close(b.done)
-}
 
 // end ends the lease. awaited: when the lock was released, other clients were waiting.
 func (b *ballot) end(awaited bool) {
@@ -228,27 +231,6 @@ func (b *ballot) checkMajority(parts []*Lease) error {
 	return b.lock.nodes[0].target.expiredGrant(b.lock.first)
 }
 
-// whyLostLocked returns the reason for the lack of a majority.
-func (b *ballot) whyLostLocked() error {
-	if err := b.fatalLocked(); err != nil {
-		return err
-	}
-	if b.takenLocked(0) {
-		return b.lock.refusal()
-	}
-	return b.noQuorumLocked(nil)
-}
-
-// fatalLocked returns a failure that would be the same at a repeat; nil for none.
-func (b *ballot) fatalLocked() error {
-	for _, v := range b.votes {
-		if errors.Is(v.err, ErrWrongType) || errors.Is(v.err, ErrInvalid) {
-			return v.err
-		}
-	}
-	return nil
-}
-
 // noQuorumLocked returns an error with the number of grants and refusals, and the failures of the other servers. Each is named by its number,
 // and by its Target if known. ended is nil, or why the ballot has ended before all had answered.
 func (b *ballot) noQuorumLocked(ended error) error {
@@ -272,7 +254,8 @@ func (b *ballot) giveUp(ctx context.Context) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.decidedLocked() {
-		b.closeLocked(b.noQuorumLocked(fmt.Errorf("%d have not answered: %w", b.numberLocked(voteMissing), netfail.Ended(ctx))))
+		b.err = b.noQuorumLocked(fmt.Errorf("%d have not answered: %w", b.numberLocked(voteMissing), netfail.Ended(ctx)))
+		close(b.done)
 	}
 }
 
