@@ -121,7 +121,8 @@ func (m *Multi) attempt(ctx context.Context, plan *multiPlan, try bool) (whole *
 }
 
 func (m *Multi) lockAll(ctx context.Context, plan *multiPlan) (*Lease, error) {
-	pause, history := multiPauseMin, waited{since: time.Now()}
+	first, pause := m.members[0], multiPauseMin
+	history := waited{since: time.Now(), last: &NotAcquiredError{Name: first.target.name, Kind: first.target.kind.Name, log: first.client.log}}
 	var failing time.Time
 	for {
 		whole, some, err := m.attempt(ctx, plan, false)
@@ -133,7 +134,7 @@ func (m *Multi) lockAll(ctx context.Context, plan *multiPlan) (*Lease, error) {
 		case errors.Is(err, ErrInvalid):
 			return nil, err
 		case ctx.Err() != nil && (history.refused || some || !asked && history.failure != nil):
-			return nil, m.gaveUp(ctx, &history)
+			return nil, history.end(ctx, first.client, history.last)
 		case ctx.Err() != nil, !again:
 			return nil, err
 		case errors.Is(err, ErrNotAcquired):
@@ -143,20 +144,11 @@ func (m *Multi) lockAll(ctx context.Context, plan *multiPlan) (*Lease, error) {
 		case time.Since(failing) > plan.patience:
 			return nil, err
 		}
-		if m.members[0].client.sleep(ctx, pause-rand.N(pause/2)) != nil {
-			return nil, m.gaveUp(ctx, &history)
+		if first.client.sleep(ctx, pause-rand.N(pause/2)) != nil {
+			return nil, history.end(ctx, first.client, history.last)
 		}
 		pause = min(2*pause, multiPauseMax)
 	}
-}
-
-// gaveUp returns the error of a Lock after the end of ctx, or of the client.
-func (m *Multi) gaveUp(ctx context.Context, history *waited) error {
-	e, first := history.last, m.members[0]
-	if e == nil {
-		e = &NotAcquiredError{Name: first.target.name, Kind: first.target.kind.Name, log: first.client.log}
-	}
-	return history.end(ctx, first.client, e)
 }
 
 // TryLock acquires all locks if each is free or already held by a passed Owner. TryLock asks for the locks one after
