@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -22,11 +23,7 @@ func (a *aliases) suspect(locks []*Handle) {
 	for _, h := range locks {
 		count[h.target.name]++
 	}
-	for _, h := range locks {
-		if count[h.target.name] > 1 {
-			a.suspects = append(a.suspects, h)
-		}
-	}
+	a.suspects = slices.DeleteFunc(slices.Clone(locks), func(h *Handle) bool { return count[h.target.name] == 1 })
 }
 
 // find returns an error if two locks are one. find asks the servers for their identity until all have answered once.
@@ -68,7 +65,9 @@ func (h *Handle) whereabouts(ctx context.Context) string {
 		return ""
 	}
 	runID, _, _ := remote.ParseServerInfo(replies[0])
-	db := databaseIn(replies[1])
+	info, _ := replies[1].Text()
+	_, db, _ := strings.Cut(" "+info, " db=")
+	db, _, _ = strings.Cut(db, " ")
 	if p, ok := c.nature.inner.(interface{ DB() int }); ok && db == "" { // the server does not support CLIENT INFO
 		db = strconv.Itoa(p.DB())
 	}
@@ -76,18 +75,4 @@ func (h *Handle) whereabouts(ctx context.Context) string {
 		return ""
 	}
 	return runID + "/" + db
-}
-
-// databaseIn returns the database in a reply to CLIENT INFO; "" if absent.
-func databaseIn(info resp.Value) string {
-	text, err := info.Text()
-	if err != nil {
-		return ""
-	}
-	for field := range strings.FieldsSeq(text) {
-		if db, ok := strings.CutPrefix(field, "db="); ok {
-			return db
-		}
-	}
-	return ""
 }

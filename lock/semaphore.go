@@ -90,14 +90,14 @@ func (s *Semaphore) request(n int, opts []Option) (request, error) {
 // [ErrUncertain] and repeats the request in the background. The server adds the permits only once. Release returns a refusal,
 // such as NOPERM, at once, and does not repeat it: the permits stay taken until a further Release.
 func (s *Semaphore) Release(ctx context.Context, n int) error {
-	_, err := s.add(ctx, n, 0, false, true)
+	_, err := s.release(ctx, n, false)
 	return err
 }
 
 // ReleaseIfExists is Release for a semaphore that may have been deleted or have expired. It reports false for a missing
 // semaphore and does not create the semaphore.
 func (s *Semaphore) ReleaseIfExists(ctx context.Context, n int) (bool, error) {
-	return s.add(ctx, n, 0, true, true)
+	return s.release(ctx, n, true)
 }
 
 // AddPermits adds n to the number of free permits. n may be negative, and so may the resulting number: then permits are
@@ -106,18 +106,18 @@ func (s *Semaphore) ReleaseIfExists(ctx context.Context, n int) (bool, error) {
 // AddPermits waits for the server's confirmation until ctx ends, at most 10 s. Then it returns [ErrUncertain] and goes on
 // in the background; the server adds the permits only once.
 func (s *Semaphore) AddPermits(ctx context.Context, n int) error {
-	_, err := s.add(ctx, n, -maxCount, false, false)
+	_, err := s.handle.setCount(ctx, "add", n, -maxCount, false)
 	return err
 }
 
-func (s *Semaphore) add(ctx context.Context, n, least int, existing, givesBack bool) (bool, error) {
-	if err := s.handle.checkCount(n, least); err != nil {
+func (s *Semaphore) release(ctx context.Context, n int, existing bool) (bool, error) {
+	if err := s.handle.checkCount(n, 0); err != nil {
 		return false, err
 	}
-	if n == 0 && givesBack && !existing {
+	if n == 0 && !existing {
 		return true, nil
 	}
-	added, err := s.handle.change(ctx, "add", givesBack, n, existing)
+	added, err := s.handle.change(ctx, "add", true, n, existing)
 	return added == 1, err
 }
 
