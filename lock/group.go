@@ -14,14 +14,15 @@ import (
 // the part.
 type group struct {
 	whole   *Lease
-	quorum  int           // the number of held parts that the whole requires
-	all     bool          // a release succeeds only if all parts are released
-	longest time.Duration // limits Extend; 0 or less is no limit
+	quorum  int                // the number of held parts that the whole requires
+	all     bool               // a release succeeds only if all parts are released
+	longest time.Duration      // limits Extend; 0 or less is no limit
+	ended   func(awaited bool) // called once, when the whole is released or lost: see finish
+	over    sync.Once          // guards ended
 
 	// Guarded by the mu of the whole.
 	parts []*Lease
 	armed bool
-	ended func(awaited bool) // called once, when the whole is released or lost: see finish
 }
 
 // newWhole makes one lease of parts. The whole's next Err reports earlier losses of parts.
@@ -142,9 +143,10 @@ func (g *group) checkClocks() {
 	g.checkQuorum(nil)
 }
 
-// checkQuorum ends the whole if too few parts remain. cause is the latest loss of a part, if known.
+// checkQuorum ends the whole if too few parts remain, and removes these from the watchdog, since renewals would be useless. The server keeps them
+// until Unlock. cause is the latest loss of a part, if known.
 func (g *group) checkQuorum(cause *LostError) {
-	living := 0
+	l, living := g.whole, 0
 	for _, p := range g.members() {
 		if _, ok := p.alive(); ok {
 			living++
@@ -153,41 +155,27 @@ func (g *group) checkQuorum(cause *LostError) {
 	if living >= g.quorum {
 		return
 	}
-	if cause == nil {
-		cause = &LostError{Reason: PartLost}
-	}
-	g.loseWhole(cause)
-}
-
-// loseWhole marks the whole as lost, and removes the remaining parts from the watchdog, since renewals would be useless.
-// The server keeps the parts until Unlock.
-func (g *group) loseWhole(cause *LostError) {
-	l := g.whole
-	if !l.markLost(func() *LostError {
-		lost := l.lostLocked(cause.Reason, cause.Err)
-		if cause.Name != "" {
-			lost.Name, lost.Owner, lost.log = cause.Name, cause.Owner, cause.log // of the lost member
+	first := l.markLost(func() *LostError {
+		if cause == nil {
+			return l.lostLocked(PartLost, nil)
 		}
+		lost := l.lostLocked(cause.Reason, cause.Err)
+		lost.Name, lost.Owner, lost.log = cause.Name, cause.Owner, cause.log
 		return lost
-	}) {
+	})
+	if !first {
 		return
 	}
-	for _, p := range g.members() {
+	for _, p := range g.members() { // a part may have joined
 		p.lose(PartLost, nil)
 	}
 	l.traceLoss()
 	g.finish(false)
 }
 
-// finish calls ended once. awaited: other clients waited for a part when it was released.
+// finish reports the end of the whole, once. awaited: other clients waited for a part when it was released.
 func (g *group) finish(awaited bool) {
-	g.whole.mu.Lock()
-	ended := g.ended
-	g.ended = nil
-	g.whole.mu.Unlock()
-	if ended != nil {
-		ended(awaited)
-	}
+	g.over.Do(func() { g.ended(awaited) })
 }
 
 // check asks the servers of all parts, until enough parts are confirmed or all servers have answered.

@@ -105,7 +105,7 @@ func (m *Multi) acquire(ctx context.Context, opts []Option, try bool) (whole *Le
 func (m *Multi) attempt(ctx context.Context, plan *multiPlan, try bool) (whole *Lease, some bool, err error) {
 	parts, err := plan.collect(ctx, try)
 	if err == nil {
-		whole = newWhole(len(parts), true, parts, nil, 0)
+		whole = newWhole(len(parts), true, parts, func(bool) {}, 0)
 		if err = whole.Err(); err == nil {
 			return whole, true, nil
 		}
