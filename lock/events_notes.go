@@ -124,12 +124,12 @@ func (w *watcher) waiting() bool {
 // settled reports whether no further news is expected. A lock that never rests is told all the same: soon where that is not in the
 // middle of a release, and later anyway, since the releases of other clients may leave no news but that the key went.
 func (n *note) settled(now time.Time) bool {
-	switch age := now.Sub(n.first); {
-	case now.Sub(n.last) >= settleFor || age >= 10*settleFor:
+	age := now.Sub(n.first)
+	if now.Sub(n.last) >= settleFor || age >= 10*settleFor {
 		return true
-	default:
-		return age >= 5*settleFor && (n.gone.IsZero() || n.released || n.written.After(n.gone))
 	}
+	amidRelease := !n.gone.IsZero() && !n.released && !n.written.After(n.gone)
+	return age >= 5*settleFor && !amidRelease
 }
 
 // end returns how the holds in before have ended. complete: the server tells all.
@@ -163,12 +163,13 @@ func (n *note) events(before, after owners, complete bool) (list []Event) {
 		}
 		add(end, before.shape, owner, n.gone)
 	}
-	if len(before.owners) == 0 && (n.released || n.forced) {
-		short := !n.written.IsZero() && len(after.owners) == 0 && (!n.gone.IsZero() || after.former != before.former)
+	if len(before.owners) == 0 && (n.released || n.forced) { // the end of a hold that no look has seen
 		shape, owner := Shape(""), ""
 		if after.former != "" {
 			shape, owner = after.shape, after.former
 		}
+		// Events of keys tell its begin too. Messages alone tell neither begin nor owner.
+		short := !n.written.IsZero() && len(after.owners) == 0 && (!n.gone.IsZero() || after.former != before.former)
 		if short {
 			add(EventAcquired, shape, owner, n.written)
 		}
