@@ -103,6 +103,37 @@ func TestSilentServersAreNoRefusalInLine(t *testing.T) {
 	}
 }
 
+// The turn of a caller of a Redlock may come as its context ends. The callers in front have had no answer: nobody has refused the lock.
+func TestTurnAfterSilenceAtTheEndOfTheContext(t *testing.T) {
+	inFleet(t, 3, func(t *testing.T, f fleet) {
+		r := f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, false)
+		mustUnlock(t, lockRed(t, r)) // the servers are known then
+		for _, w := range f {
+			w.srv.Refuse(true)
+			w.srv.KillConns(nil)
+		}
+		var calls sync.WaitGroup
+		calls.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			_, _ = r.Lock(ctx)
+		})
+		f[0].sleep(time.Second)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		asked := 1
+		_, err := r.Lock(endsAt{ctx, &asked, cancel})
+		if !errors.Is(err, context.Canceled) || errors.Is(err, lock.ErrNotAcquired) {
+			t.Errorf("Lock() = %v, want Canceled without ErrNotAcquired", err)
+		}
+		calls.Wait()
+		for _, w := range f {
+			w.srv.Refuse(false)
+		}
+		f[0].sleep(time.Minute)
+	})
+}
+
 // A process that leaves a Redlock to others for a moment has been asked for the lock: the end of the context in that moment is no failure
 // of the servers.
 func TestPauseForOthersIsARefusal(t *testing.T) {
