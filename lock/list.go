@@ -111,11 +111,11 @@ func (n *nature) masters(ctx context.Context, outer Server) iter.Seq2[conn.Doer,
 
 // recognise returns the locks among keys.
 func recognise(ctx context.Context, server conn.Doer, keys []string) ([]Listed, error) {
-	var found []Listed
+	var names []string
 	var calls []script.Call
 	for _, name := range keys {
 		if checkName(name) == nil && !strings.HasPrefix(name, kinds.LatchPrefix) {
-			found = append(found, Listed{Name: name})
+			names = append(names, name)
 			calls = append(calls, kinds.Shape.Get().Call(kinds.ShapeKeys(name)))
 		}
 	}
@@ -123,36 +123,32 @@ func recognise(ctx context.Context, server conn.Doer, keys []string) ([]Listed, 
 	if err != nil {
 		return nil, err
 	}
-	locks := found[:0]
+	var locks []Listed
+	infos := calls[:0]
 	for i, reply := range replies {
 		shape, err := reply.Text()
 		if err != nil {
 			return nil, err
 		}
-		if l := found[i]; Shape(shape).kind() != nil {
-			l.Shape = Shape(shape)
-			locks = append(locks, l)
+		if k := Shape(shape).kind(); k != nil {
+			t := newTarget(k, names[i])
+			locks = append(locks, Listed{Name: t.name, Shape: Shape(shape)})
+			infos = append(infos, k.Info.Call(t.appendInfoKeys(nil)))
 		}
 	}
-	return addInfos(ctx, server, locks)
+	return addInfos(ctx, server, locks, infos)
 }
 
-// addInfos adds the Info of each lock, and drops locks freed in the meantime, and semaphores whose permits have come back by the ends of
-// their leases.
-func addInfos(ctx context.Context, server conn.Doer, locks []Listed) ([]Listed, error) {
-	calls := make([]script.Call, len(locks))
-	for i, l := range locks {
-		k := l.Shape.kind()
-		t := newTarget(k, l.Name)
-		calls[i] = k.Info.Call(t.appendInfoKeys(nil))
-	}
-	replies, err := script.RunBatch(ctx, server, calls)
+// addInfos adds the Info of each lock by the calls infos, and drops locks freed in the meantime, and semaphores whose permits have come back by
+// the ends of their leases.
+func addInfos(ctx context.Context, server conn.Doer, locks []Listed, infos []script.Call) ([]Listed, error) {
+	replies, err := script.RunBatch(ctx, server, infos)
 	if err != nil {
 		return nil, err
 	}
 	there := locks[:0]
 	for i, reply := range replies {
-		if reply, isErr := errors.AsType[resp.Error](reply.Err()); isErr && remote.WrongType(reply) {
+		if reply, _ := errors.AsType[resp.Error](reply.Err()); remote.WrongType(reply) {
 			continue // the key has changed its type since the scan
 		}
 		l := locks[i]

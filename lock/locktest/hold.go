@@ -34,18 +34,14 @@ func (s *Server) Hold(name string, lease time.Duration) *Holder {
 		s.t.Fatalf("locktest: Hold(%q): the lock is taken", name)
 	}
 	h := &Holder{Owner: stranger + ":7", s: s, name: name}
-	h.take(lease)
+	s.fake.Do("HSET", name, h.Owner, "1")
+	if lease > 0 {
+		s.fake.Do("PEXPIRE", name, fmt.Sprint(lease.Milliseconds()))
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.holders = append(s.holders, h)
 	return h
-}
-
-func (h *Holder) take(lease time.Duration) {
-	h.s.fake.Do("HSET", h.name, h.Owner, "1")
-	if lease > 0 {
-		h.s.fake.Do("PEXPIRE", h.name, fmt.Sprint(lease.Milliseconds()))
-	}
 }
 
 // Release frees the lock and wakes its waiters, if the Holder still has the lock.
