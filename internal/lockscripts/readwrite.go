@@ -421,15 +421,24 @@ func keepWriter(c *fakeredis.Call, owner string, lease, count int64) {
 func endWrite(c *fakeredis.Call, owner string, args int) (waiting int64) {
 	key, reader := c.Keys[0], strings.TrimSuffix(owner, ":write")
 	left := readerLeft(c, key, reader, c.Int("HGET", key, reader))
-	c.Do("HDEL", key, owner)
 	if left > 0 {
-		c.Do("HSET", key, "mode", "read")
 		c.Do("PEXPIRE", key, text(left))
+		becomeRead(c, key, owner, nil, nil)
 	} else {
 		c.Do("DEL", key)
 	}
 	modelGiveWay(c, lineIn(c), arg(c, args+2), arg(c, args+3))
 	return modelTellFree(c, tellsFree(c, c.Args[2], args, "1", left > 0))
+}
+
+// becomeRead makes a writer's lock a read lock, and sets the further fields then; before are these fields as they were. If the user may not
+// remove the writer, the lock is the writer's as before.
+func becomeRead(c *fakeredis.Call, key, writer string, then, before []string) {
+	c.Do(append([]string{"HSET", key, "mode", "read"}, then...)...)
+	if _, failed := c.TryDo("HDEL", key, writer).(fakeredis.Err); failed {
+		c.Do(append([]string{"HSET", key, "mode", "write"}, before...)...)
+		c.Do("HDEL", key, writer)
+	}
 }
 
 func modelWriteUndo(c *fakeredis.Call) any {
@@ -477,15 +486,13 @@ func modelDowngrade(c *fakeredis.Call) any {
 	}
 	count++
 	until := max(left, number(lease))
+	c.Do("SET", TimeoutKey(key, owner, count), "1", "PX", lease)
 	if writeLease > 0 && writes > 1 {
 		rest, until = writes-1, max(until, writeLease)
-		c.Do("HSET", key, owner+":write", text(rest))
+		c.Do("HSET", key, owner+":write", text(rest), owner, text(count))
 	} else {
-		c.Do("HDEL", key, owner+":write")
-		c.Do("HSET", key, "mode", "read")
+		becomeRead(c, key, owner+":write", []string{owner, text(count)}, []string{owner, text(count - 1)})
 	}
-	c.Do("HSET", key, owner, text(count))
-	c.Do("SET", TimeoutKey(key, owner, count), "1", "PX", lease)
 	c.Do("PEXPIRE", key, text(until))
 	if rest == 0 {
 		modelTellFree(c, tellsFree(c, c.Args[2], 5, "1", true))

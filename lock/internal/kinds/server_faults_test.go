@@ -62,6 +62,14 @@ var allowances = map[string]map[string]string{
 		"if rest > 0 then redis.call('hincrby', lock, owner, 1) end -- or else a repeat, or an earlier request, would end another hold": withoutRight,
 		"redis.call('set', latch, '0', 'px', lifetime) -- refused again: the error of the script":                                       withoutRight,
 	},
+	"Write lock, downgrade": {
+		"redis.call('hset', lock, 'mode', 'write', owner, count - 1) -- or else others would read beside the writer": withoutRight,
+		"redis.call('hdel', lock, writer) -- refused again: the error of the script":                                 withoutRight,
+	},
+	"Write lock, leave": {
+		"redis.call('hset', lock, 'mode', 'write') -- or else others would read beside the writer": withoutRight,
+		"redis.call('hdel', lock, owner) -- refused again: the error of the script":                withoutRight,
+	},
 	"Write lock, release": {
 		"if rest > 0 then redis.call('hset', lock, owner, holds) end -- or else a repeat, or an earlier request, would end another hold": withoutRight,
 		"redis.call('set', latch, '0', 'px', lifetime) -- refused again: the error of the script":                                        withoutRight,

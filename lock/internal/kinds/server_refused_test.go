@@ -1,6 +1,8 @@
 package kinds_test
 
 import (
+	"cmp"
+	"maps"
 	"strings"
 	"testing"
 
@@ -119,6 +121,56 @@ func TestServerReleaseRefusedHalfway(t *testing.T) {
 				err := run()
 				if got, _ := resp.As[string](s.Do("HGET", "l", c.field), nil); err != nil || got != "2" {
 					t.Errorf("%s, request %d with the right: %v, and %s holds", c.kind, n+1, err, got)
+				}
+			}
+		}
+	})
+}
+
+// TestServerWriterRefusedHalfway has an Owner that reads beneath its only write hold give the write hold back, and one that only writes
+// downgrade, without one of the rights: the writer has the lock as before, and with the right the owner only reads.
+func TestServerWriterRefusedHalfway(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
+		s.Do("ACL", "SETUSER", "limited", "on", ">secret", "~*", "+@all")
+		cfg := s.Config()
+		cfg.Username, cfg.Password = "limited", "secret"
+		pool := redistest.Open(t, cfg)
+		const lease, hold = 60_000, "{l}:owner:rwlock_timeout:1"
+		keys := []string{"l", "channel", "writers", hold, "latch"}
+		state := func() map[string]string {
+			fields, err := resp.As[map[string]string](s.Do("HGETALL", "l"), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return fields
+		}
+		for operation, args := range map[string][]any{
+			"release":   {0, "owner:write", "PUBLISH", 20_000, 0, soon(), "1", "client", "place", ""},
+			"downgrade": {lease, "owner", "PUBLISH", 0, soon(), "1", "client"},
+		} {
+			run := func() error {
+				v, err := kinds.All()["write"][operation].Run(t.Context(), pool, keys, args...)
+				return cmp.Or(err, v.Err())
+			}
+			for _, right := range []string{"hset", "hdel"} {
+				s.Do("FLUSHALL")
+				s.Do("HSET", "l", "mode", "write", "owner:write", 1)
+				if operation == "release" {
+					s.Do("HSET", "l", "owner", 1)
+					s.Do("SET", hold, 1, "PX", lease)
+				}
+				s.Do("PEXPIRE", "l", lease)
+				s.Do("ACL", "SETUSER", "limited", "-"+right)
+				for range 2 {
+					err := run()
+					if got := state(); !netfail.DeniedInside(err) || got["mode"] != "write" || got["owner:write"] != "1" {
+						t.Errorf("%s without %s: %v, and the lock is %v", operation, right, err, got)
+					}
+				}
+				s.Do("ACL", "SETUSER", "limited", "+"+right)
+				err := run()
+				if got := state(); err != nil || !maps.Equal(got, map[string]string{"mode": "read", "owner": "1"}) {
+					t.Errorf("%s with the right: %v, and the lock is %v", operation, err, got)
 				}
 			}
 		}

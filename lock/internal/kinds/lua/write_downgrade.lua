@@ -24,23 +24,24 @@ if not writes then
     return redis.status_reply('unheld')
 end
 local rest = writeLease > 0 and writes - 1 or 0
--- First what frees memory: a server that has run out of it refuses all else, but not after a script's first write.
-if rest > 0 then
-    redis.call('pexpire', lock, writeLease)
-    redis.call('hset', lock, writer, rest)
-else
-    redis.call('hdel', lock, writer)
-    redis.call('hset', lock, 'mode', 'read')
-end
 local count, left = tonumber(redis.call('hget', lock, owner) or 0), 0
 for n = 1, count do
     left = math.max(left, redis.call('pttl', hold .. n))
 end
 count = left > 0 and count + 1 or 1 -- holds whose leases have all ended are none
-redis.call('hset', lock, owner, count)
+redis.call('pexpire', latch, 1) -- a write that needs no memory: a full server refuses none behind it
+-- The write hold goes last: a user without one of the rights still has it.
 redis.call('set', hold .. count, 1, 'px', lease)
-left = math.max(left, tonumber(lease), rest > 0 and writeLease or 0)
-redis.call('pexpire', lock, left)
+if rest > 0 then
+    redis.call('hset', lock, writer, rest, owner, count)
+else
+    redis.call('hset', lock, 'mode', 'read', owner, count)
+    if type(redis.pcall('hdel', lock, writer)) == 'table' then
+        redis.call('hset', lock, 'mode', 'write', owner, count - 1) -- or else others would read beside the writer
+        redis.call('hdel', lock, writer) -- refused again: the error of the script
+    end
+end
+redis.call('pexpire', lock, math.max(left, tonumber(lease), rest > 0 and writeLease or 0))
 if rest == 0 then
     tellFree(line, channel, publish, ARGV[6], ARGV[7], '1', 1 - share) -- readers that wait may have it now
 end

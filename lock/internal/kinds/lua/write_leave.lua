@@ -10,9 +10,12 @@ if rest > 0 then
     redis.call('pexpire', lock, math.max(lease, left))
     redis.call('hset', lock, owner, rest)
 elseif left > 0 then
-    redis.call('hdel', lock, owner)
-    redis.call('hset', lock, 'mode', 'read')
     redis.call('pexpire', lock, left)
+    redis.call('hset', lock, 'mode', 'read')
+    if type(redis.pcall('hdel', lock, owner)) == 'table' then
+        redis.call('hset', lock, 'mode', 'write') -- or else others would read beside the writer
+        redis.call('hdel', lock, owner) -- refused again: the error of the script
+    end
 else
     redis.call('del', lock)
 end
