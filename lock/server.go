@@ -119,10 +119,8 @@ func (r routed) Stream(ctx context.Context) (*conn.Stream, error) { return r.out
 
 // same reports whether two clients have the same innermost Server.
 func (n *nature) same(other *nature) bool {
-	if t := reflect.TypeOf(n.inner); t == nil || !t.Comparable() || t != reflect.TypeOf(other.inner) {
-		return false
-	}
-	return n.inner == other.inner
+	a, b := reflect.ValueOf(n.inner), reflect.ValueOf(other.inner) // a value with others inside, perhaps, that cannot be compared
+	return a.IsValid() && b.IsValid() && a.Comparable() && b.Comparable() && n.inner == other.inner
 }
 
 // remote returns the Server for requests of a client.

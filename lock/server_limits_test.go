@@ -340,6 +340,27 @@ func TestWrappedServersAreOne(t *testing.T) {
 	})
 }
 
+// A wrapper that does not tell what it wraps may be a value that cannot be compared. Then nothing says that two clients are on one server.
+func TestWrappersThatCannotBeCompared(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		pool := w.pool(conn.Config{})
+		w.pools = append(w.pools, pool)
+		var members []lock.Member
+		for range 2 {
+			c, err := lock.New(wrapped{hidden{pool, func() {}}}, lock.Config{Standalone: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.clients = append(w.clients, c)
+			members = append(members, c.Reentrant("job"))
+		}
+		newMulti(t, members...)
+	})
+}
+
+// wrapped is a value with any Server inside.
+type wrapped struct{ lock.Server }
+
 // Close in the middle of everything: it ends the waits, tells the holders, and leaves nothing running or open. What is
 // held stays so until its holder gives it back.
 func TestCloseOnAServer(t *testing.T) {
