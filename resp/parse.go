@@ -2,6 +2,7 @@ package resp
 
 import (
 	"bytes"
+	"errors"
 	"math"
 	"strconv"
 	"strings"
@@ -87,39 +88,14 @@ func parseLength(b []byte) (int, bool) {
 	if len(b) > 1 && b[0] == '0' {
 		return 0, false
 	}
-	n, ok := parseDigits(b)
-	return int(min(n, math.MaxInt)), ok && n <= math.MaxInt64
-}
-
-// parseDigits parses digits up to slightly more than the largest int64.
-func parseDigits(b []byte) (n uint64, ok bool) {
-	for _, c := range b {
-		c -= '0'
-		if c > 9 || n > math.MaxInt64/10 {
-			return 0, false
-		}
-		n = n*10 + uint64(c)
-	}
-	return n, len(b) > 0
-}
-
-// parseInt parses a decimal integer with an optional sign.
-func parseInt(b []byte) (int64, bool) {
-	digits, negative := cutSign(b)
-	n, ok := parseDigits(digits)
-	switch {
-	case !ok || n > math.MaxInt64+1 || n > math.MaxInt64 && !negative:
-		return 0, false
-	case negative:
-		return -int64(n), true
-	}
-	return int64(n), true
+	n, err := strconv.ParseUint(string(b), 10, 63)
+	return int(min(n, math.MaxInt)), err == nil
 }
 
 // parseBigNumber reports whether b is an integer of any size.
 func parseBigNumber(b []byte) bool {
-	digits, _ := cutSign(b)
-	return len(digits) > 0 && countDigits(digits) == len(digits)
+	digits := cutSign(b)
+	return len(digits) > 0 && len(bytes.TrimLeft(digits, "0123456789")) == 0
 }
 
 // parseDouble parses a double as the protocol defines it:
@@ -128,29 +104,18 @@ func parseBigNumber(b []byte) bool {
 //   - an optional point, followed by digits or nothing
 //   - an optional exponent
 //   - or infinity or NaN, in any spelling used by a libc
+//
+// ParseFloat also takes hexadecimal digits, underscores and a point without a digit before it.
 func parseDouble(b []byte) (float64, bool) {
-	rest, _ := cutSign(b)
-	n := countDigits(rest)
-	if n == 0 {
-		return parseInfinity(b)
-	}
-	rest = rest[n:]
-	if len(rest) > 0 && rest[0] == '.' {
-		rest = rest[1+countDigits(rest[1:]):]
-	}
-	if len(rest) > 0 && (rest[0] == 'e' || rest[0] == 'E') {
-		digits, _ := cutSign(rest[1:])
-		if n = countDigits(digits); n == 0 {
-			return 0, false
-		}
-		rest = digits[n:]
-	}
-	if len(rest) > 0 {
+	word := cutSign(b)
+	switch {
+	case isNaNWord(word):
+		return math.NaN(), true
+	case len(word) == 0 || word[0] == '.' || bytes.ContainsAny(word, "xX_"):
 		return 0, false
 	}
-	// The grammar is checked above; ParseFloat can only fail on a number too large, and returns infinity.
-	f, _ := strconv.ParseFloat(string(b), 64)
-	return f, true
+	f, err := strconv.ParseFloat(string(b), 64)
+	return f, err == nil || errors.Is(err, strconv.ErrRange) // too large: infinity
 }
 
 // inRange reports whether f, parsed from text, is infinite only if the text says so.
@@ -193,53 +158,24 @@ func isRounded(s string) bool {
 	return i > 0 && i <= 17+len(".")
 }
 
-func parseInfinity(b []byte) (float64, bool) {
-	word, negative := cutSign(b)
-	switch {
-	case isNaNWord(word):
-		return math.NaN(), true
-	case !bytes.EqualFold(word, []byte("inf")) && !bytes.EqualFold(word, []byte("infinity")):
-		return 0, false
-	case negative:
-		return math.Inf(-1), true
-	}
-	return math.Inf(1), true
-}
-
 // isNaNWord reports whether b is "nan", or "nan(chars)" as in C, where chars are letters, digits
 // and underscores.
 func isNaNWord(b []byte) bool {
 	if len(b) < 3 || !bytes.EqualFold(b[:3], []byte("nan")) {
 		return false
 	}
-	b = b[3:]
-	if len(b) == 0 {
-		return true
-	}
-	if len(b) < 2 || b[0] != '(' || b[len(b)-1] != ')' {
-		return false
-	}
-	for _, c := range b[1 : len(b)-1] {
-		if letter := c | 0x20; c != '_' && (c < '0' || c > '9') && (letter < 'a' || letter > 'z') {
-			return false
-		}
-	}
-	return true
+	chars, opened := bytes.CutPrefix(b[3:], []byte("("))
+	chars, closed := bytes.CutSuffix(chars, []byte(")"))
+	return len(b) == 3 || opened && closed && !bytes.ContainsFunc(chars, func(r rune) bool {
+		letter := r | 0x20
+		return r != '_' && (r < '0' || r > '9') && (letter < 'a' || letter > 'z')
+	})
 }
 
-// cutSign returns b without its sign, and whether the sign is a minus.
-func cutSign(b []byte) (rest []byte, negative bool) {
+// cutSign returns b without its sign.
+func cutSign(b []byte) []byte {
 	if len(b) > 0 && (b[0] == '-' || b[0] == '+') {
-		return b[1:], b[0] == '-'
+		return b[1:]
 	}
-	return b, false
-}
-
-func countDigits(b []byte) int {
-	for i, c := range b {
-		if c < '0' || c > '9' {
-			return i
-		}
-	}
-	return len(b)
+	return b
 }

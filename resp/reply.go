@@ -28,6 +28,12 @@ type item struct {
 	hasText bool // a double with its original text
 }
 
+// text returns the text of an item, which must not be long. all is the text of the reply.
+func (it *item) text(all string) string {
+	at := it.num >> textBits
+	return all[at : at+it.num&(1<<textBits-1)]
+}
+
 // span locates the elements and attributes of an item in reply.done.
 type span struct{ elems, numElems, attrs, numAttrs int32 }
 
@@ -182,8 +188,7 @@ func (p *reply) value() Value {
 	for i := range p.done {
 		it, v := &p.done[i], &values[i]
 		if it.kind == BulkString && it.span == 0 && !it.long { // the same as set, inlined for speed
-			at := it.num >> textBits
-			v.num, v.str = uint64(BulkString), text[at:at+it.num&(1<<textBits-1)]
+			v.num, v.str = uint64(BulkString), it.text(text)
 			continue
 		}
 		p.fillValue(v, it, text, nodes)
@@ -211,8 +216,7 @@ func (p *reply) fillValue(v *Value, it *item, text string, nodes []node) {
 	}
 	switch {
 	case it.hasText:
-		at := it.num >> textBits
-		v.str = text[at : at+it.num&(1<<textBits-1)]
+		v.str = it.text(text)
 		f, _ := parseDouble([]byte(v.str))
 		v.num = math.Float64bits(f)
 		if v.node == nil {
@@ -227,8 +231,7 @@ func (p *reply) fillValue(v *Value, it *item, text string, nodes []node) {
 	case it.long:
 		v.str = p.longTexts[it.num]
 	default:
-		at := it.num >> textBits
-		v.str = text[at : at+it.num&(1<<textBits-1)]
+		v.str = it.text(text)
 	}
 }
 

@@ -1,5 +1,7 @@
 package resp
 
+import "strconv"
+
 // step reads one header with its text, or the rest of a string, and adds the result to the reply.
 // After an error of the source, calling step again continues without loss.
 func (r *Reader) step() error {
@@ -25,10 +27,8 @@ func (r *Reader) step() error {
 		return r.exceeds("elements", r.lim.Elements)
 	}
 	switch mark {
-	case '+', '-', '(', ',':
+	case '+', '-', '(', ',', ':', '#', '_':
 		return r.readLine(mark)
-	case ':', '#', '_':
-		return r.readNumber(mark)
 	case '$', '!', '=':
 		return r.readText(mark)
 	case '*', '%', '~', '>', '|':
@@ -89,61 +89,48 @@ func (r *Reader) readRun(f *frame) bool {
 	return true
 }
 
-// readLine reads a value whose text is the line.
+// readLine reads a value that is a line: a number, a boolean, a null, or a text without a length.
 func (r *Reader) readLine(mark byte) error {
-	most, limit := r.lim.Line, "line"
-	if mark == ',' {
-		most, limit = maxDouble, ""
+	most, limit := maxNumber, ""
+	switch mark {
+	case '+', '-', '(':
+		most, limit = r.lim.Line, "line"
+	case ',':
+		most = maxDouble
 	}
 	line, err := r.line(most, limit)
 	if err != nil {
 		return err
 	}
-	f, valid := 0.0, true
+	it, f, valid := item{kind: kindOf(mark)}, 0.0, true
 	switch mark {
+	case ':':
+		n, err := strconv.ParseInt(string(line), 10, 64)
+		it.num, valid = uint64(n), err == nil
+	case '#':
+		valid = string(line) == "t" || string(line) == "f"
+		if string(line) == "t" {
+			it.num = 1
+		}
+	case '_':
+		valid = len(line) == 0
 	case '(':
 		valid = parseBigNumber(line)
 	case ',':
 		f, valid = parseDouble(line)
 	}
 	if !valid {
-		return r.syntax(0, "malformed "+kindOf(mark).String())
-	}
-	r.r += len(line) + 3
-	if mark == ',' {
-		r.addDouble(f, line)
-		return nil
-	}
-	r.addText(kindOf(mark), line)
-	return nil
-}
-
-// readNumber reads an integer, a boolean or a null: a line without a text.
-func (r *Reader) readNumber(mark byte) error {
-	line, err := r.line(maxNumber, "")
-	if err != nil {
-		return err
-	}
-	it := item{kind: kindOf(mark)}
-	valid := false
-	switch mark {
-	case ':':
-		var n int64
-		n, valid = parseInt(line)
-		it.num = uint64(n)
-	case '#':
-		valid = len(line) == 1 && (line[0] == 't' || line[0] == 'f')
-		if valid && line[0] == 't' {
-			it.num = 1
-		}
-	case '_':
-		valid = len(line) == 0
-	}
-	if !valid {
 		return r.syntax(0, "malformed "+it.kind.String())
 	}
 	r.r += len(line) + 3
-	r.add(it)
+	switch mark {
+	case '+', '-', '(':
+		r.addText(it.kind, line)
+	case ',':
+		r.addDouble(f, line)
+	default:
+		r.add(it)
+	}
 	return nil
 }
 
@@ -421,16 +408,17 @@ func (r *Reader) header() (n, size int, err error) {
 		return 0, 0, err
 	}
 	size = len(line) + 3
-	if length, ok := parseLength(line); ok {
-		return length, size, nil
-	}
 	switch string(line) {
 	case "-1":
 		return null, size, nil
 	case "?":
 		return streamed, size, nil
 	}
-	return 0, 0, r.syntax(0, "malformed length")
+	n, ok := parseLength(line)
+	if !ok {
+		return 0, 0, r.syntax(0, "malformed length")
+	}
+	return n, size, nil
 }
 
 // checkLength returns an error if a string of n bytes, following its header, exceeds a limit.
