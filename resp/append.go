@@ -4,7 +4,6 @@ import (
 	"errors"
 	"math"
 	"reflect"
-	"slices"
 	"strconv"
 )
 
@@ -19,62 +18,93 @@ var (
 // AppendCommand keeps neither dst nor args. So a variadic method of a concrete type that passes its
 // arguments to AppendCommand does not allocate them.
 func AppendCommand(dst []byte, args ...any) ([]byte, error) {
-	dst, _, err := appendWords(dst, nil, args)
-	return dst, err
+	n, _, err := measure(nil, args)
+	if err != nil {
+		return dst, err
+	}
+	return appendWords(dst, n, nil, args)
 }
 
-// appendWords appends a command of words and args, and returns the number of its words.
-func appendWords(dst []byte, words []string, args []any) (_ []byte, n int, err error) {
-	start := len(dst)
-	if n = len(words) + len(args); n == 0 {
-		return dst, 0, errNoArgs
+// measure returns the number of words of a command of words and args, and the length of its encoding, or a little more. The
+// length is less only for slices of numbers.
+func measure(words []string, args []any) (n, size int, err error) {
+	const header, number = 16, 24 // number: more than the digits
+	n = len(words) + len(args)
+	size = header + header*n
+	for _, w := range words {
+		size += len(w)
 	}
+	for i := range args {
+		list := false
+		switch a := args[i].(type) {
+		case string:
+			size += len(a)
+		case []byte:
+			size += len(a)
+		case int, int64:
+			size += number
+		case []string:
+			list, n = true, n+len(a)-1
+			for _, s := range a {
+				size += header + len(s)
+			}
+		default:
+			size += number
+			if v := reflect.ValueOf(a); isList(v) {
+				list, n = true, n+v.Len()-1
+			}
+		}
+		if list && len(words)+i == 0 {
+			return 0, 0, errSliceName
+		}
+	}
+	if n == 0 {
+		return 0, 0, errNoArgs
+	}
+	return n, size, nil
+}
+
+// isList reports whether an argument stands for its elements: a slice, except of bytes.
+func isList(v reflect.Value) bool {
+	return v.Kind() == reflect.Slice && v.Type().Elem().Kind() != reflect.Uint8
+}
+
+// appendWords appends a command of n words: words, then args.
+func appendWords(dst []byte, n int, words []string, args []any) ([]byte, error) {
+	start := len(dst)
 	dst = appendHeader(dst, '*', n)
-	body := len(dst)
 	for _, w := range words {
 		dst = appendText(dst, w)
 	}
-	dst, more, err := appendArgs(dst, len(words), args)
+	dst, err := appendArgs(dst, len(words), args)
 	if err != nil {
-		return dst[:start], 0, err
+		return dst[:start], err
 	}
-	return recount(dst, start, body, n, more), n + more, nil
-}
-
-// recount corrects dst[start:body], the header of a command with the number of its arguments: slices among them stand for
-// more words, or for none.
-func recount(dst []byte, start, body, words, more int) []byte {
-	if more == 0 {
-		return dst
-	}
-	var header [24]byte
-	return slices.Replace(dst, start, body, appendHeader(header[:0], '*', words+more)...)
+	return dst, nil
 }
 
 // AppendAround is AppendCommand without the text of args[i], a string or a []byte of n bytes, which belongs at dst[at]. A
 // client can so write a long text from its own memory, without a copy.
 func AppendAround(dst []byte, i, n int, args ...any) (_ []byte, at int, err error) {
-	start := len(dst)
-	dst = appendHeader(dst, '*', len(args))
-	body := len(dst)
-	dst, before, err := appendArgs(dst, 0, args[:i])
+	words, _, err := measure(nil, args)
 	if err != nil {
-		return dst[:start], 0, err
+		return dst, 0, err
+	}
+	start := len(dst)
+	if dst, err = appendWords(dst, words, nil, args[:i]); err != nil {
+		return dst, 0, err
 	}
 	dst = appendHeader(dst, '$', n)
 	at = len(dst)
-	dst, after, err := appendArgs(append(dst, '\r', '\n'), i+1, args[i+1:])
-	if err != nil {
+	if dst, err = appendArgs(append(dst, '\r', '\n'), i+1, args[i+1:]); err != nil {
 		return dst[:start], 0, err
 	}
-	length := len(dst)
-	dst = recount(dst, start, body, len(args), before+after)
-	return dst, at + len(dst) - length, nil
+	return dst, at, nil
 }
 
 // appendArgs appends each of args as a bulk string, and each element of a slice. first is the position of args[0] in
-// the command. more is the number of bulk strings beyond len(args), negative if slices are empty.
-func appendArgs(dst []byte, first int, args []any) (_ []byte, more int, err error) {
+// the command.
+func appendArgs(dst []byte, first int, args []any) (_ []byte, err error) {
 	for i := range args {
 		switch a := args[i].(type) {
 		case string:
@@ -86,46 +116,35 @@ func appendArgs(dst []byte, first int, args []any) (_ []byte, more int, err erro
 		case int64:
 			dst = appendInt(dst, a)
 		case []string:
-			if first+i == 0 {
-				return dst, 0, errSliceName
-			}
 			for _, s := range a {
 				dst = appendText(dst, s)
 			}
-			more += len(a) - 1
 		default:
-			n := 0
-			if dst, n, err = appendOther(dst, first+i, a); err != nil {
-				return dst, 0, err
+			if dst, err = appendOther(dst, first+i, a); err != nil {
+				return dst, err
 			}
-			more += n - 1
 		}
 	}
-	return dst, more, nil
+	return dst, nil
 }
 
-// appendOther appends an argument of a less common type, chosen by its underlying type, and returns the number of its
-// words. The parameter is the value and not its address, because the argument must not escape.
-func appendOther(dst []byte, i int, arg any) ([]byte, int, error) {
+// appendOther appends an argument of a less common type, chosen by its underlying type. The parameter is the value and not
+// its address, because the argument must not escape.
+func appendOther(dst []byte, i int, arg any) (_ []byte, err error) {
 	v := reflect.ValueOf(arg)
-	if v.Kind() != reflect.Slice || v.Type().Elem().Kind() == reflect.Uint8 {
-		dst, err := appendReflected(dst, i, v)
-		return dst, 1, err
-	}
-	if i == 0 {
-		return dst, 0, errSliceName
+	if !isList(v) {
+		return appendReflected(dst, i, v)
 	}
 	for j := range v.Len() {
 		e := v.Index(j)
 		if e.Kind() == reflect.Interface {
 			e = e.Elem()
 		}
-		var err error
 		if dst, err = appendReflected(dst, i, e); err != nil {
-			return dst, 0, err
+			return dst, err
 		}
 	}
-	return dst, v.Len(), nil
+	return dst, nil
 }
 
 // appendReflected appends one word.

@@ -30,11 +30,15 @@ func Cmd(args ...any) Command { return CmdStrings(nil, args...) }
 // script. words come first, then args.
 func CmdStrings(words []string, args ...any) Command {
 	var scratch [512]byte
-	if size := sizeOf(words, args); size > len(scratch) {
-		wire, n, err := appendWords(make([]byte, 0, size), words, args)
+	n, size, err := measure(words, args)
+	switch {
+	case err != nil:
+		return Command{key: err.Error()}
+	case size > len(scratch):
+		wire, err := appendWords(make([]byte, 0, size), n, words, args)
 		return newCommand(ownText(wire), n, err)
 	}
-	wire, n, err := appendWords(scratch[:0], words, args)
+	wire, err := appendWords(scratch[:0], n, words, args)
 	return newCommand(string(wire), n, err)
 }
 
@@ -44,30 +48,6 @@ func newCommand(wire string, n int, err error) Command {
 		return Command{key: err.Error()}
 	}
 	return Command{wire: wire, argc: int32(n)}
-}
-
-// sizeOf returns the length of the encoding, or a little more. It is less only for slices of numbers.
-func sizeOf(words []string, args []any) int {
-	const header, number = 16, 32
-	size := header + header*len(words)
-	for _, w := range words {
-		size += len(w)
-	}
-	for i := range args {
-		switch a := args[i].(type) {
-		case string:
-			size += header + len(a)
-		case []byte:
-			size += header + len(a)
-		case []string:
-			for _, s := range a {
-				size += header + len(s)
-			}
-		default:
-			size += number
-		}
-	}
-	return size
 }
 
 // Err returns the reason why the command cannot be sent, or nil.
