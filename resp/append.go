@@ -179,24 +179,22 @@ func appendReflected(dst []byte, i int, v reflect.Value) ([]byte, error) {
 
 // appendScalar appends the text of a bool, a number, a string or bytes, and reports whether v is one of them.
 func appendScalar(text []byte, v reflect.Value) (_ []byte, ok bool) {
-	switch v.Kind() {
-	case reflect.String:
+	switch {
+	case v.Kind() == reflect.String:
 		return append(text, v.String()...), true
-	case reflect.Bool:
+	case v.Kind() == reflect.Bool:
 		if v.Bool() {
 			return append(text, '1'), true
 		}
 		return append(text, '0'), true
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+	case v.CanInt():
 		return strconv.AppendInt(text, v.Int(), 10), true
-	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr:
+	case v.CanUint():
 		return strconv.AppendUint(text, v.Uint(), 10), true
-	case reflect.Float32, reflect.Float64:
+	case v.CanFloat():
 		return appendFloat(text, v.Float(), v.Type().Bits()), true
-	case reflect.Slice:
-		if v.Type().Elem().Kind() == reflect.Uint8 {
-			return append(text, v.Bytes()...), true
-		}
+	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Uint8:
+		return append(text, v.Bytes()...), true
 	}
 	return text, false
 }

@@ -31,7 +31,7 @@ import (
 // is a [*KindError], and so is a null unless T is a pointer or Value: use [Maybe] where a key may be missing. With an error
 // the result is zero.
 //
-// As uses reflection, except for the most common types. A program that calls neither As nor Fields does not link it.
+// As uses reflection. A program that calls neither As nor Fields does not link it.
 func As[T any](v Value, err error) (t T, _ error) {
 	if err == nil {
 		var d decoder
@@ -91,14 +91,6 @@ func (d *decoder) decode(v Value, dst reflect.Value, unit string) (err error) {
 	switch p := dst.Addr().Interface().(type) {
 	case *Value:
 		*p = v
-	case *string:
-		*p, err = v.Text()
-	case *int64:
-		*p, err = v.Int()
-	case *float64:
-		*p, err = v.Float()
-	case *[]byte:
-		*p, err = v.Append([]byte{})
 	case *[]string:
 		*p, err = v.texts()
 	case *map[string]string:
@@ -142,38 +134,39 @@ func (d *decoder) decodeKind(v Value, dst reflect.Value, unit string) error {
 
 // decodeScalar stores v in dst, a bool, a number or a string.
 func (v Value) decodeScalar(dst reflect.Value) error {
-	switch dst.Kind() {
-	case reflect.String:
-		s, err := v.Text()
+	var err error
+	tooLarge := false
+	switch {
+	case dst.Kind() == reflect.String:
+		var s string
+		s, err = v.Text()
 		dst.SetString(s)
-		return err
-	case reflect.Bool:
-		b, err := v.Bool()
+	case dst.Kind() == reflect.Bool:
+		var b bool
+		b, err = v.Bool()
 		dst.SetBool(b)
-		return err
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		n, err := v.Int()
-		if err == nil && dst.OverflowInt(n) {
-			return v.isNot(article(dst.Type()) + ": out of range")
-		}
+	case dst.CanInt():
+		var n int64
+		n, err = v.Int()
+		tooLarge = dst.OverflowInt(n)
 		dst.SetInt(n)
-		return err
-	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr:
-		n, err := v.unsigned()
-		if err == nil && dst.OverflowUint(n) {
-			return v.isNot(article(dst.Type()) + ": out of range")
-		}
+	case dst.CanUint():
+		var n uint64
+		n, err = v.unsigned()
+		tooLarge = dst.OverflowUint(n)
 		dst.SetUint(n)
-		return err
-	case reflect.Float32, reflect.Float64:
-		f, err := v.Float()
-		if err == nil && dst.OverflowFloat(f) {
-			return v.isNot(article(dst.Type()) + ": out of range")
-		}
+	case dst.CanFloat():
+		var f float64
+		f, err = v.Float()
+		tooLarge = dst.OverflowFloat(f)
 		dst.SetFloat(f)
-		return err
+	default:
+		return v.isNot(article(dst.Type()) + ", a type that As does not convert to")
 	}
-	return v.isNot(article(dst.Type()) + ", a type that As does not convert to")
+	if err == nil && tooLarge {
+		return v.isNot(article(dst.Type()) + ": out of range")
+	}
+	return err
 }
 
 func (v Value) unsigned() (uint64, error) {
@@ -238,17 +231,10 @@ func (v Value) list() ([]Value, error) {
 // flat is list for elements that are texts or numbers. An array of pairs, as in RESP3, becomes the flat array of RESP2.
 func (v Value) flat() ([]Value, error) {
 	elems, err := v.list()
-	if len(elems) == 0 || elems[0].Kind() != Array {
-		return elems, err
+	if flat, ok := unnested(elems); ok {
+		return flat, nil
 	}
-	flat := make([]Value, 0, 2*len(elems))
-	for _, e := range elems {
-		if e.Kind() != Array || e.Len() != 2 {
-			return elems, nil
-		}
-		flat = append(flat, e.elems()...)
-	}
-	return flat, nil
+	return elems, err
 }
 
 // isScalar reports whether values of type t are texts or numbers, or pointers to these.

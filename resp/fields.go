@@ -169,69 +169,44 @@ func fieldsOf(t reflect.Type) ([]field, error) {
 	return list, nil
 }
 
-// walkFields returns the tagged fields of t and of the structs embedded in it. around has the types in which t is embedded.
+// walkFields returns the tagged fields of t and of the structs embedded in it. around has the types in which t is embedded: a
+// struct embedded in itself has no fields, because the fields of the outer one hide them.
 func walkFields(t reflect.Type, around []reflect.Type) (list []field, err error) {
 	around = append(slices.Clone(around), t)
 	for i := range t.NumField() {
 		f := t.Field(i)
-		tag, tagged := f.Tag.Lookup("redis")
-		switch {
+		inner := f.Type
+		if inner.Kind() == reflect.Pointer {
+			inner = inner.Elem()
+		}
+		switch tag, tagged := f.Tag.Lookup("redis"); {
 		case tagged && tag != "-":
-			field, err := fieldOf(t, f, tag)
+			name, unit, _ := strings.Cut(tag, ",")
+			if !f.IsExported() {
+				return nil, errors.New("resp: field " + f.Name + " of " + t.String() + " has a tag and is not exported")
+			}
+			if fault := tagFault(name, unit, f.Type); fault != "" {
+				return nil, errors.New("resp: the tag of field " + f.Name + " of " + t.String() + " " + fault)
+			}
+			list = append(list, field{f.Index, name, unit, f.Name})
+		case !tagged && f.Anonymous && inner.Kind() == reflect.Struct && !slices.Contains(around, inner):
+			fields, err := walkFields(inner, around)
 			if err != nil {
 				return nil, err
 			}
-			list = append(list, field)
-		case !tagged && f.Anonymous:
-			inner, err := embeddedFields(t, f, around)
-			if err != nil {
-				return nil, err
+			for _, e := range fields {
+				if inner != f.Type {
+					return nil, errors.New("resp: field " + e.title + " of " + t.String() + " is in an embedded pointer")
+				}
+				e.index = append(slices.Clone(f.Index), e.index...)
+				list = append(list, e)
 			}
-			list = append(list, inner...)
 		}
 	}
 	for _, f := range list {
 		if by, ok := t.FieldByName(f.title); ok && !slices.ContainsFunc(list, func(stored field) bool { return slices.Equal(stored.index, by.Index) }) {
 			return nil, errors.New("resp: field " + f.title + " of an embedded struct of " + t.String() + " is hidden by one that is not stored")
 		}
-	}
-	return list, nil
-}
-
-// fieldOf returns the field f of t with its tag.
-func fieldOf(t reflect.Type, f reflect.StructField, tag string) (field, error) {
-	name, unit, _ := strings.Cut(tag, ",")
-	switch {
-	case !f.IsExported():
-		return field{}, errors.New("resp: field " + f.Name + " of " + t.String() + " has a tag and is not exported")
-	case name == "":
-		return field{}, errors.New("resp: the tag of field " + f.Name + " of " + t.String() + " has no name")
-	}
-	if fault := unitFault(name, unit, f.Type); fault != "" {
-		return field{}, errors.New("resp: the tag of field " + f.Name + " of " + t.String() + " " + fault)
-	}
-	return field{f.Index, name, unit, f.Name}, nil
-}
-
-// embeddedFields returns the tagged fields of the struct that the field f embeds in t. A struct embedded in itself has none:
-// the fields of the outer one hide them.
-func embeddedFields(t reflect.Type, f reflect.StructField, around []reflect.Type) ([]field, error) {
-	inner := f.Type
-	if inner.Kind() == reflect.Pointer {
-		inner = inner.Elem()
-	}
-	if inner.Kind() != reflect.Struct || slices.Contains(around, inner) {
-		return nil, nil
-	}
-	list, err := walkFields(inner, around)
-	if err != nil {
-		return nil, err
-	}
-	if len(list) > 0 && inner != f.Type {
-		return nil, errors.New("resp: field " + list[0].title + " of " + t.String() + " is in an embedded pointer")
-	}
-	for i := range list {
-		list[i].index = append(slices.Clone(f.Index), list[i].index...)
 	}
 	return list, nil
 }

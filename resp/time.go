@@ -62,13 +62,15 @@ func unitOf(name string) time.Duration {
 	return 0
 }
 
-// unitFault returns what is wrong with the unit, or its absence, in the tag of a field of type t; "" if nothing is.
-func unitFault(name, unit string, t reflect.Type) string {
+// tagFault returns what is wrong with the name and the unit in the tag of a field of type t; "" if nothing is.
+func tagFault(name, unit string, t reflect.Type) string {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	lasts := t == reflect.TypeFor[time.Duration]()
 	switch {
+	case name == "":
+		return "has no name"
 	case lasts && unit == "":
 		return "needs a unit, such as redis:\"" + name + ",ms\""
 	case unit == "":

@@ -250,20 +250,19 @@ func (v Value) Pairs() (iter.Seq2[Value, Value], error) {
 	case k == Map:
 		return pairs(e), nil
 	case k != Array && k != Set && k != Push:
-		return noPairs, v.isNot("a list of pairs")
+		return pairs(nil), v.isNot("a list of pairs")
 	case len(e) > 0 && e[0].Kind() == Array:
-		for i := range e {
-			if e[i].Kind() != Array || e[i].Len() != 2 {
-				return noPairs, v.isNot("a list of pairs: not each element is an array of two")
-			}
+		flat, ok := unnested(e)
+		if !ok {
+			return pairs(nil), v.isNot("a list of pairs: not each element is an array of two")
 		}
-		return nestedPairs(e), nil
+		return pairs(flat), nil
 	case len(e)%2 != 0:
-		return noPairs, v.isNot("a list of pairs: the number of elements is odd")
+		return pairs(nil), v.isNot("a list of pairs: the number of elements is odd")
 	}
 	for i := 0; i < len(e); i += 2 {
 		if k := e[i].Kind(); k == Array || k == Map || k == Set {
-			return noPairs, v.isNot("a list of pairs: there is a key that is an aggregate")
+			return pairs(nil), v.isNot("a list of pairs: there is a key that is an aggregate")
 		}
 	}
 	return pairs(e), nil
@@ -282,17 +281,15 @@ func pairs(e []Value) iter.Seq2[Value, Value] {
 	}
 }
 
-func noPairs(func(Value, Value) bool) {}
-
-// nestedPairs is pairs for an array of two-element arrays.
-func nestedPairs(e []Value) iter.Seq2[Value, Value] {
-	return func(yield func(Value, Value) bool) {
-		for i := range e {
-			if !yield(e[i].At(0), e[i].At(1)) {
-				return
-			}
+// unnested returns the elements of the arrays in e, each of two elements, or false for any other list, also an empty one.
+func unnested(e []Value) (flat []Value, ok bool) {
+	for i := range e {
+		if e[i].Kind() != Array || e[i].Len() != 2 {
+			return nil, false
 		}
+		flat = append(flat, e[i].elems()...)
 	}
+	return flat, len(e) > 0
 }
 
 func (v Value) elems() []Value {
