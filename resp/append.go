@@ -242,11 +242,6 @@ func appendFloat(dst []byte, f float64, bits int) []byte {
 	return strconv.AppendFloat(dst, f, format, -1, bits)
 }
 
-var typeBytes = [...]byte{
-	Null: '_', SimpleString: '+', SimpleError: '-', Integer: ':', BulkString: '$', Array: '*', Boolean: '#',
-	Double: ',', BigNumber: '(', BlobError: '!', VerbatimString: '=', Map: '%', Set: '~', Push: '>',
-}
-
 // AppendValue appends v to dst as RESP3, preceded by its attributes. A [Reader] decodes the result
 // to an equal Value.
 func AppendValue(dst []byte, v Value) []byte {

@@ -1,7 +1,6 @@
 package resp
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"os"
@@ -120,37 +119,6 @@ func (b *buffer) need(n int) error {
 		}
 	}
 	return nil
-}
-
-// Errors of scan for an invalid line.
-var (
-	errLineTooLong = errors.New("line too long")
-	errLineEnd     = errors.New("CR or LF alone in a line")
-)
-
-// scan reads until the next line is buffered, and returns the index of its CR, counted from the
-// next byte. The type byte at the beginning does not count towards most. scan consumes nothing.
-func (b *buffer) scan(most int) (end int, err error) {
-	done := 0
-	for {
-		line := b.buf[b.r:b.w]
-		if i := bytes.IndexByte(line[done:], '\n'); i >= 0 {
-			end = done + i - 1
-			switch {
-			case end-1 > most:
-				return 0, errLineTooLong
-			case end < 1 || bytes.IndexByte(line[:end+1], '\r') != end:
-				return 0, errLineEnd
-			}
-			return end, nil
-		}
-		if done = len(line); done-2 > most {
-			return 0, errLineTooLong
-		}
-		if err := b.fill(); err != nil {
-			return 0, err
-		}
-	}
 }
 
 // isTimeout reports whether err comes from an expired deadline, so that reading can continue. A

@@ -87,12 +87,7 @@ func (e Error) Class() string {
 
 // isClass reports whether word looks like an error prefix: two or more capital letters.
 func isClass(word string) bool {
-	for i := range len(word) {
-		if word[i] < 'A' || word[i] > 'Z' {
-			return false
-		}
-	}
-	return len(word) >= 2
+	return len(word) >= 2 && strings.TrimLeft(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == ""
 }
 
 // Redirect is the target of a MOVED or ASK reply.

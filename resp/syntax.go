@@ -1,6 +1,9 @@
 package resp
 
-import "strconv"
+import (
+	"bytes"
+	"strconv"
+)
 
 // step reads one header with its text, or the rest of a string, and adds the result to the reply.
 // After an error of the source, calling step again continues without loss.
@@ -375,20 +378,31 @@ func (r *Reader) line(most int, limit string) ([]byte, error) {
 	if left := r.end - r.offset() - 3; left < int64(most) {
 		most, limit = int(left), "total"
 	}
-	end, err := r.scan(most)
-	switch {
-	case err == nil:
-		return r.buf[r.r+1 : r.r+end], nil
-	case err == errLineEnd:
-		return nil, r.syntax(0, err.Error())
-	case err != errLineTooLong:
-		return nil, err
-	case limit == "total":
-		return nil, r.exceeds(limit, r.lim.Total)
-	case limit == "line":
-		return nil, r.exceeds(limit, r.lim.Line)
+	for done := 0; ; {
+		b := r.buf[r.r:r.w]
+		n := len(b) - 2 // the length of the line, at least
+		newline := bytes.IndexByte(b[done:], '\n')
+		if newline >= 0 {
+			n = done + newline - 2
+		}
+		switch {
+		case n > most && limit == "total":
+			return nil, r.exceeds(limit, r.lim.Total)
+		case n > most && limit == "line":
+			return nil, r.exceeds(limit, r.lim.Line)
+		case n > most:
+			return nil, r.syntax(0, "number line too long")
+		case newline < 0:
+			done = len(b)
+			if err := r.fill(); err != nil {
+				return nil, err
+			}
+		case n < 0 || bytes.IndexByte(b[:n+2], '\r') != n+1:
+			return nil, r.syntax(0, "CR or LF alone in a line")
+		default:
+			return b[1 : n+1], nil
+		}
 	}
-	return nil, r.syntax(0, "number line too long")
 }
 
 // Results of header in place of a length.
@@ -451,12 +465,4 @@ func (r *Reader) unknown(mark byte) error {
 		return r.syntax(0, "unknown type byte, as of a server that wants TLS,")
 	}
 	return r.syntax(0, "unknown type byte")
-}
-
-// kindOf returns the kind for a type byte: Null for an unknown byte.
-func kindOf(mark byte) Kind { return kinds[mark] }
-
-var kinds = [256]Kind{
-	'_': Null, '+': SimpleString, '-': SimpleError, ':': Integer, '$': BulkString, '*': Array, '#': Boolean,
-	',': Double, '(': BigNumber, '!': BlobError, '=': VerbatimString, '%': Map, '~': Set, '>': Push, '|': attribute,
 }

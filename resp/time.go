@@ -48,19 +48,8 @@ func times(n int64, unit time.Duration) time.Duration {
 	return time.Duration(n) * unit
 }
 
-func unitOf(name string) time.Duration {
-	switch name {
-	case "s":
-		return time.Second
-	case "ms":
-		return time.Millisecond
-	case "us":
-		return time.Microsecond
-	case "ns":
-		return time.Nanosecond
-	}
-	return 0
-}
+// units are the units in the tags of fields.
+var units = map[string]time.Duration{"s": time.Second, "ms": time.Millisecond, "us": time.Microsecond, "ns": time.Nanosecond}
 
 // tagFault returns what is wrong with the name and the unit in the tag of a field of type t; "" if nothing is.
 func tagFault(name, unit string, t reflect.Type) string {
@@ -77,7 +66,7 @@ func tagFault(name, unit string, t reflect.Type) string {
 		return ""
 	case !lasts && t != reflect.TypeFor[time.Time]():
 		return "has a unit, and the field is no time"
-	case unitOf(unit) == 0:
+	case units[unit] == 0:
 		return "needs one of the units s, ms, us and ns"
 	}
 	return ""
@@ -90,7 +79,7 @@ func (v Value) time(unit string) (time.Time, error) {
 		if err != nil {
 			return time.Time{}, err
 		}
-		return sinceEpoch(n, unitOf(unit)), nil
+		return sinceEpoch(n, units[unit]), nil
 	}
 	if v.Kind() == Array && v.Len() == 2 {
 		s, err := v.At(0).Int()
@@ -125,8 +114,8 @@ func (v Value) duration(unit string) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	d := times(n, unitOf(unit))
-	if int64(d/unitOf(unit)) != n {
+	d := times(n, units[unit])
+	if int64(d/units[unit]) != n {
 		return 0, v.isNot("a time.Duration: out of range")
 	}
 	return d, nil
@@ -139,8 +128,8 @@ func timeText(v any, unit string) (string, bool) {
 		if unit == "" {
 			return v.Format(time.RFC3339Nano), true
 		}
-		n := v.Unix()*int64(time.Second/unitOf(unit)) + int64(v.Nanosecond())/int64(unitOf(unit))
-		if sinceEpoch(n, unitOf(unit)).Unix() != v.Unix() { // the arithmetic has wrapped around
+		n := v.Unix()*int64(time.Second/units[unit]) + int64(v.Nanosecond())/int64(units[unit])
+		if sinceEpoch(n, units[unit]).Unix() != v.Unix() { // the arithmetic has wrapped around
 			panic("resp: Fields: a time.Time is out of range of the unit " + unit)
 		}
 		return strconv.FormatInt(n, 10), true
@@ -148,7 +137,7 @@ func timeText(v any, unit string) (string, bool) {
 		return timeText(*v, unit)
 	case time.Duration:
 		if unit != "" {
-			return strconv.FormatInt(int64(v/unitOf(unit)), 10), true
+			return strconv.FormatInt(int64(v/units[unit]), 10), true
 		}
 		panic("resp: Fields: a time.Duration has no unit on the wire: give the field a unit, or pass a number")
 	}

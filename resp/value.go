@@ -39,6 +39,12 @@ var kindNames = [...]string{
 	"big number", "blob error", "verbatim string", "map", "set", "push", "attribute", "root",
 }
 
+// typeBytes has the type byte of each kind.
+const typeBytes = "_+-:$*#,(!=%~>|"
+
+// kindOf returns the kind for a type byte: Null for an unknown byte.
+func kindOf(mark byte) Kind { return Kind(max(strings.IndexByte(typeBytes, mark), 0)) }
+
 // String returns the protocol's name of the kind: "bulk string".
 func (k Kind) String() string {
 	if int(k) < len(kindNames) {
