@@ -1,8 +1,8 @@
 package pubsub
 
 import (
+	"slices"
 	"sync"
-	"sync/atomic"
 )
 
 const (
@@ -19,26 +19,19 @@ const (
 // the limit. A goroutine, the feeder, then sends the backlog to the Go channel, as the only sender,
 // and ends when the backlog is empty. A Subscription whose consumer keeps up has no goroutine.
 type queue struct {
-	events  chan Event // closed by close, or by a running feeder
-	limit   int        // in bytes
-	feeding atomic.Bool
-
-	// Owned by the sender: without a feeder, the holder of the Subscriber's mu; otherwise the
-	// feeder, while it holds mu.
-	sizes [eventsCap + 1]int // ring of the sizes of the last events sent
-	sent  uint               // number of events sent
+	events chan Event // closed by close, or by a running feeder
+	limit  int        // in bytes
 
 	mu sync.Mutex // guards the following; locked after the Subscriber's mu
 
-	held        bool // the feeder is sending an event, or has just sent it; false without a feeder, and then read without mu
-	backlog     []*Event
-	bytes       int           // size of the backlog
-	changes     int           // changes of state in the backlog
-	unreported  int           // dropped messages not yet reported by Lagged
-	state       *Event        // the last change of state; also written without a feeder
-	resendState bool          // state was dropped and must be sent again
-	closed      bool          // the Subscription was closed while a feeder ran
-	done        chan struct{} // closed when closed is set; nil until the first backlog
+	sizes   [eventsCap + 1]int // ring of the sizes of the last events sent
+	sent    uint               // number of events sent
+	backlog []*Event
+	bytes   int           // size of the backlog
+	feeding bool          // a feeder runs
+	held    bool          // the feeder is sending an event, or has just sent it
+	closed  bool          // the Subscription was closed while a feeder ran
+	done    chan struct{} // closed when closed is set; nil until the first backlog
 }
 
 // size returns the bytes that count towards the limit.
@@ -49,53 +42,50 @@ func (ev *Event) size() int {
 // changesState reports whether ev is a change of state. Only the last change of state matters.
 func (ev *Event) changesState() bool { return ev.Kind == Resumed || ev.Kind == Interrupted }
 
-// trySend sends ev directly to the Go channel, and reports whether there was room. kept is an
-// immutable copy of ev, needed for a change of state. The caller of trySend, put and close holds
-// the Subscriber's mu.
-func (q *queue) trySend(ev, kept *Event) bool {
-	if q.feeding.Load() || len(q.events) == cap(q.events) {
-		return false
-	}
-	size := ev.size()
-	if len(q.events) > 0 && q.sendingBytes()+size > q.limit {
-		return false
-	}
-	if ev.changesState() {
-		q.state = kept
-	}
-	q.noteSent(size)
-	q.events <- *ev
-	return true
-}
-
-// put adds ev, which must not change any more, to the backlog. It starts a feeder if necessary,
-// joined by keeper. It returns the number of messages dropped to make room.
-func (q *queue) put(ev *Event, keeper *sync.WaitGroup) (dropped int) {
+// add sends ev to the Go channel if there is room, and otherwise adds it to the backlog, with a feeder joined by keeper. It
+// returns the number of messages dropped to make room.
+//
+// ev may be on its caller's stack. kept is a copy of it that does not change any more, or nil: add then makes one if needed,
+// and returns it for the next queue. The caller of add and close holds the Subscriber's mu.
+func (q *queue) add(ev, kept *Event, keeper *sync.WaitGroup) (_ *Event, dropped int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.backlog = append(q.backlog, ev)
-	q.noteKeptLocked(ev)
-	if ev.changesState() {
-		q.state, q.resendState = ev, false
+	size, waiting := ev.size(), len(q.events)
+	if !q.feeding && waiting < cap(q.events) && (waiting == 0 || q.sendingBytes()+size <= q.limit) {
+		q.noteSent(size)
+		q.events <- *ev
+		return kept, 0
 	}
+	if kept == nil {
+		kept = ev.clone()
+	}
+	q.backlog, q.bytes = append(q.backlog, kept), q.bytes+size
 	if q.sendingBytes()+q.bytes > q.limit {
 		dropped = q.dropOldestLocked()
 	}
-	if !q.feeding.Load() {
-		q.feeding.Store(true)
+	if !q.feeding {
+		q.feeding = true
 		if q.done == nil {
 			q.done = make(chan struct{})
 		}
 		keeper.Go(q.feed)
 	}
-	return dropped
+	return kept, dropped
+}
+
+// clone returns a copy of ev on the heap. ev itself may be on its caller's stack.
+//
+//go:noinline
+func (ev *Event) clone() *Event {
+	own := *ev
+	return &own
 }
 
 // close leaves the events of the Go channel to the consumer and drops the backlog.
 func (q *queue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.feeding.Load() {
+	if !q.feeding {
 		close(q.events)
 		return
 	}
@@ -128,12 +118,10 @@ func (q *queue) next() (ev Event, ok bool) {
 		q.backlog = nil
 		return Event{}, false
 	}
-	for {
-		ev, ok = q.takeLocked()
-		if !ok {
-			q.feeding.Store(false)
-			return Event{}, false
-		}
+	for len(q.backlog) > 0 {
+		ev = *q.backlog[0]
+		q.backlog[0] = nil // for the collector
+		q.backlog, q.bytes = q.backlog[1:], q.bytes-ev.size()
 		q.noteSent(ev.size())
 		if len(q.events) == cap(q.events) {
 			q.held = true
@@ -141,23 +129,8 @@ func (q *queue) next() (ev Event, ok bool) {
 		}
 		q.events <- ev
 	}
-}
-
-// takeLocked removes and returns the next event to send, if any.
-func (q *queue) takeLocked() (ev Event, ok bool) {
-	switch {
-	case q.unreported > 0:
-		ev = Event{Kind: Lagged, N: q.unreported}
-		q.unreported = 0
-	case q.resendState:
-		ev = *q.state
-		q.resendState = false
-	case len(q.backlog) > 0:
-		ev = *q.popLocked()
-	default:
-		return Event{}, false
-	}
-	return ev, true
+	q.backlog, q.feeding = nil, false
+	return Event{}, false
 }
 
 func (q *queue) noteSent(size int) {
@@ -170,7 +143,7 @@ func (q *queue) noteSent(size int) {
 func (q *queue) sendingBytes() (sum int) {
 	n := uint(len(q.events))
 	if q.held {
-		n = min(n+1, q.sent)
+		n++
 	}
 	for i := range n {
 		sum += q.sizes[(q.sent-1-i)%uint(len(q.sizes))]
@@ -182,25 +155,45 @@ func (q *queue) sendingBytes() (sum int) {
 // free. Making room for many events at once amortizes the work. It returns the number of dropped
 // messages.
 //
-// Events of the Go channel go back to the front of the backlog, so that Lagged precedes all
-// remaining events.
+// Their place takes a Lagged with their number, and then the last change of state if it was dropped. Events of the Go channel go
+// back to the backlog, so that the Lagged precedes all remaining events.
 func (q *queue) dropOldestLocked() (dropped int) {
 	sent, all := q.takeBackLocked()
-	kept := sent[:0]
 	for _, ev := range sent {
-		// Drop what a later event will replace: the next Lagged has the sum of all counts, and the change of state to be
-		// sent again is the last one.
-		if all && ev.Kind != Lagged && !(q.resendState && ev.changesState()) {
-			kept = append(kept, ev)
-			q.noteKeptLocked(ev)
+		q.bytes += ev.size()
+	}
+	most := q.limit - q.limit/8 - q.sendingBytes()
+	lagged, state := &Event{Kind: Lagged}, (*Event)(nil)
+	var first, rest []*Event
+	newest := len(sent) + len(q.backlog) - 1
+	for i, ev := range slices.Concat(sent, q.backlog) {
+		drop := i < newest && (q.bytes > most || i < len(sent) && !all)
+		switch {
+		case ev.Kind == Lagged:
+			drop, lagged.N = true, lagged.N+ev.N
+		case !drop && ev.changesState():
+			state = nil
+		case drop && ev.changesState():
+			state = ev
+		case drop:
+			lagged.N++
+			dropped++
+		}
+		if drop {
+			q.bytes -= ev.size()
 		} else {
-			dropped += q.countDroppedLocked(ev)
+			rest = append(rest, ev)
 		}
 	}
-	q.backlog = append(kept, q.backlog...)
-	for len(q.backlog) > 1 && q.sendingBytes()+q.bytes > q.limit-q.limit/8 {
-		dropped += q.countDroppedLocked(q.popLocked())
+	if lagged.N > 0 {
+		first = append(first, lagged)
+		q.bytes += lagged.size()
 	}
+	if state != nil {
+		first = append(first, state)
+		q.bytes += state.size()
+	}
+	q.backlog = append(first, rest...)
 	return dropped
 }
 
@@ -221,49 +214,4 @@ func (q *queue) takeBackLocked() (sent []*Event, all bool) {
 			return sent, all
 		}
 	}
-}
-
-// countDroppedLocked records that ev was dropped. It returns the number of dropped messages, 0 or
-// 1.
-func (q *queue) countDroppedLocked(ev *Event) (messages int) {
-	switch {
-	case ev.Kind == Lagged:
-		q.unreported += ev.N
-	case ev.changesState():
-		q.resendState = q.changes == 0
-	default:
-		q.unreported++
-		messages++
-	}
-	return messages
-}
-
-// noteKeptLocked counts ev as a part of the backlog.
-func (q *queue) noteKeptLocked(ev *Event) {
-	q.bytes += ev.size()
-	if ev.changesState() {
-		q.changes++
-	}
-}
-
-// popLocked removes the oldest event from the backlog, which must not be empty.
-func (q *queue) popLocked() *Event {
-	ev := q.backlog[0]
-	q.backlog[0] = nil // for the collector
-	if q.backlog = q.backlog[1:]; len(q.backlog) == 0 {
-		q.backlog = nil
-	}
-	q.bytes -= ev.size()
-	if ev.changesState() {
-		q.changes--
-	}
-	return ev
-}
-
-// clone returns a copy of ev on the heap. ev itself may be on its caller's stack.
-//
-//go:noinline
-func (ev *Event) clone() *Event {
-	own := *ev
-	return &own
 }

@@ -147,15 +147,7 @@ func (s *Subscription) deliverLocked(ev, kept *Event) *Event {
 		s.watch.noteLocked(ev)
 		return kept
 	}
-	if kept == nil && ev.changesState() {
-		kept = ev.clone()
-	}
-	if s.queue.trySend(ev, kept) {
-		return kept
-	}
-	if kept == nil {
-		kept = ev.clone()
-	}
-	s.subscriber.dropped += int64(s.queue.put(kept, &s.subscriber.keeper))
+	kept, dropped := s.queue.add(ev, kept, &s.subscriber.keeper)
+	s.subscriber.dropped += int64(dropped)
 	return kept
 }
