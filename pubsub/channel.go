@@ -57,14 +57,7 @@ type channel struct {
 	state    state
 	changed  bool  // listed in part.changed
 	refusals uint8 // consecutive refusals
-	subs     []member
-}
-
-// member is a Subscription to the channel. index is the channel's position in
-// Subscription.channels.
-type member struct {
-	sub   *Subscription
-	index int
+	subs     map[*Subscription]struct{}
 }
 
 func (ch *channel) interrupted(err error) Event {
@@ -77,8 +70,8 @@ func (ch *channel) interrupted(err error) Event {
 // deactivate changes to a state other than subscribed. Subscriptions to a channel that was subscribed count it as missing.
 func (ch *channel) deactivate(to state) {
 	if ch.state == subscribed {
-		for _, m := range ch.subs {
-			m.sub.missing++
+		for sub := range ch.subs {
+			sub.missing++
 		}
 	}
 	ch.state = to
@@ -95,18 +88,18 @@ func (p *part) addMemberLocked(sub *Subscription, k kind, name string) {
 	known := &p.subscriber.channels[k]
 	ch := (*known)[name]
 	if ch == nil {
-		ch = &channel{name: name, kind: k, part: p}
+		ch = &channel{name: name, kind: k, part: p, subs: make(map[*Subscription]struct{})}
 		if *known == nil {
 			*known = make(map[string]*channel)
 		}
 		(*known)[name] = ch
 		p.count++
 	}
-	if n := len(ch.subs); n > 0 && ch.subs[n-1].sub == sub {
+	if _, twice := ch.subs[sub]; twice {
 		return // the caller named the channel twice
 	}
-	ch.subs = append(ch.subs, member{sub, len(sub.channels)})
-	sub.channels = append(sub.channels, membership{ch, len(ch.subs) - 1})
+	ch.subs[sub] = struct{}{}
+	sub.channels = append(sub.channels, ch)
 	if ch.state == refused {
 		// A new Subscription gets an answer of its own.
 		delete(p.refused, ch)
@@ -131,23 +124,12 @@ func (s *Subscriber) removeLocked(sub *Subscription) {
 	}
 	s.subscriptions--
 	// In the opposite order of subscribing: the first channel is the last to be unsubscribed.
-	for _, in := range slices.Backward(sub.channels) {
-		in.ch.removeMemberLocked(in.index)
+	for _, ch := range slices.Backward(sub.channels) {
+		if delete(ch.subs, sub); len(ch.subs) == 0 {
+			ch.part.updateLocked(ch)
+		}
 	}
 	sub.channels = nil
-}
-
-// removeMemberLocked removes the Subscription at an index, and moves the last Subscription there.
-func (ch *channel) removeMemberLocked(index int) {
-	last := len(ch.subs) - 1
-	moved := ch.subs[last]
-	ch.subs[index] = moved
-	moved.sub.channels[moved.index].index = index
-	ch.subs[last] = member{}
-	ch.subs = ch.subs[:last]
-	if last == 0 {
-		ch.part.updateLocked(ch)
-	}
 }
 
 // updateLocked lists ch for the keeper, which sends the request that is due. Without a Subscription to ch, and without a
@@ -233,8 +215,8 @@ func (p *part) disconnectLocked(cause error) {
 	for ch := range p.channelsLocked() {
 		ch.changed = false
 		ch.deactivate(absent)
-		for _, m := range ch.subs {
-			m.sub.interruptLocked(Event{Kind: Interrupted, Err: cause})
+		for sub := range ch.subs {
+			sub.interruptLocked(Event{Kind: Interrupted, Err: cause})
 		}
 		p.updateLocked(ch)
 	}
@@ -258,8 +240,7 @@ func (p *part) refuseLocked(ch *channel, err error, now time.Time) {
 		return
 	}
 	netfail.Signal(p.wake)
-	for _, m := range slices.Clone(ch.subs) {
-		sub := m.sub
+	for sub := range ch.subs {
 		if sub.ready != nil {
 			if !temporary(err) && (p.subscriber.router == nil || !netfail.Redirects(err)) {
 				sub.failLocked(err)

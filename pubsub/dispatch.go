@@ -110,8 +110,8 @@ func (p *part) messageLocked(k kind, v resp.Value, at int) {
 		ev.Pattern = ch.name
 	}
 	var kept *Event
-	for _, m := range ch.subs {
-		kept = m.sub.deliverLocked(&ev, kept)
+	for sub := range ch.subs {
+		kept = sub.deliverLocked(&ev, kept)
 	}
 }
 
@@ -127,8 +127,8 @@ func (p *part) subscribedLocked(k kind, v resp.Value) {
 	}
 	delete(p.refused, ch)
 	ch.state, ch.refusals = subscribed, 0
-	for _, m := range ch.subs {
-		m.sub.confirmLocked()
+	for sub := range ch.subs {
+		sub.confirmLocked()
 	}
 	if len(ch.subs) == 0 {
 		p.updateLocked(ch) // closed before the confirmation arrived
@@ -158,8 +158,8 @@ func (p *part) unsubscribedLocked(k kind, v resp.Value) {
 	ended := ch != nil && ch.state == subscribed
 	if ended {
 		ch.deactivate(absent)
-		for _, m := range ch.subs {
-			m.sub.interruptLocked(ch.interrupted(errUnsubscribed))
+		for sub := range ch.subs {
+			sub.interruptLocked(ch.interrupted(errUnsubscribed))
 		}
 	}
 	if p.subscriber.router != nil && (ended || k == shard) {

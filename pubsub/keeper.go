@@ -35,7 +35,7 @@ var (
 func (p *part) keep(ctx context.Context) {
 	sleep := func() { _ = netfail.Sleep(ctx, time.Until(p.redial), nil, nil) }
 	for sleep(); p.needed(); sleep() {
-		stream, err := p.dialer.Stream(ctx)
+		stream, err := p.stream(ctx)
 		if err != nil {
 			p.dialFailed(ctx, err)
 		} else {

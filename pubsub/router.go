@@ -34,15 +34,12 @@ type Router interface {
 	Refused(server string, err error)
 }
 
-// serverDialer is the Dialer of a part for one server.
-type serverDialer struct {
-	router Router
-	server string
-}
-
-// Stream opens a connection to the server.
-func (b serverDialer) Stream(ctx context.Context) (*conn.Stream, error) {
-	return b.router.StreamTo(ctx, b.server)
+// stream opens a connection to the server of the part.
+func (p *part) stream(ctx context.Context) (*conn.Stream, error) {
+	if p.server == "" {
+		return p.subscriber.dialer.Stream(ctx)
+	}
+	return p.subscriber.router.StreamTo(ctx, p.server)
 }
 
 // partForLocked returns the part that has a channel, or is to get a new channel.
@@ -62,7 +59,7 @@ func (s *Subscriber) partLocked(server string) *part {
 	}
 	p := s.parts[server]
 	if p == nil {
-		p = newPart(s, serverDialer{s.router, server}, server)
+		p = newPart(s, server)
 		if s.parts == nil {
 			s.parts = make(map[string]*part)
 		}
@@ -126,8 +123,8 @@ func (p *part) redirectLocked(ch *channel, err error) bool {
 	}
 	ch.deactivate(absent)
 	ch.refusals = min(ch.refusals+1, 100)
-	for _, m := range ch.subs {
-		m.sub.interruptLocked(ch.interrupted(err))
+	for sub := range ch.subs {
+		sub.interruptLocked(ch.interrupted(err))
 	}
 	p.rerouteLocked(ch)
 	if to := ch.part; ch.refusals > movesAtOnce {

@@ -27,7 +27,8 @@ var errNoChannel = errors.New("pubsub: no channel given")
 // connection per server concerned (see [Router]). Any goroutine may call its methods.
 type Subscriber struct {
 	// Constant after New.
-	router Router // nil without a cluster
+	dialer Dialer
+	router Router // the dialer; nil without a cluster
 	cfg    Config
 	main   *part // on connections of the Dialer
 
@@ -48,7 +49,6 @@ type Subscriber struct {
 type part struct {
 	// Constant.
 	subscriber *Subscriber
-	dialer     Dialer
 	server     string        // "" for the main part
 	wake       chan struct{} // capacity 1; signals work for the keeper
 
@@ -83,15 +83,15 @@ func New(d Dialer, cfg Config) *Subscriber {
 	if d == nil {
 		panic("pubsub: New without a Dialer")
 	}
-	s := &Subscriber{cfg: cfg.withDefaults()}
+	s := &Subscriber{dialer: d, cfg: cfg.withDefaults()}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.router, _ = d.(Router)
-	s.main = newPart(s, d, "")
+	s.main = newPart(s, "")
 	return s
 }
 
-func newPart(s *Subscriber, d Dialer, server string) *part {
-	return &part{subscriber: s, dialer: d, server: server, wake: make(chan struct{}, 1), refused: make(map[*channel]time.Time)}
+func newPart(s *Subscriber, server string) *part {
+	return &part{subscriber: s, server: server, wake: make(chan struct{}, 1), refused: make(map[*channel]time.Time)}
 }
 
 // Subscribe subscribes to channels and returns when the server has confirmed all of them. Every
@@ -161,8 +161,8 @@ func (s *Subscriber) abandon(sub *Subscription, cause error) error {
 	defer s.mu.Unlock()
 	sub.ready = nil
 	var lost error
-	for _, in := range sub.channels {
-		if part := in.ch.part; !part.connected && part.lostCause != nil {
+	for _, ch := range sub.channels {
+		if part := ch.part; !part.connected && part.lostCause != nil {
 			lost = part.lostCause
 		}
 	}
@@ -187,7 +187,7 @@ func (s *Subscriber) register(k kind, names []string, sub *Subscription) error {
 	if len(names) == 0 {
 		return errNoChannel
 	}
-	sub.subscriber, sub.channels = s, make([]membership, 0, len(names))
+	sub.subscriber, sub.channels = s, make([]*channel, 0, len(names))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.isClosed() {
@@ -200,8 +200,8 @@ func (s *Subscriber) register(k kind, names []string, sub *Subscription) error {
 	if sub.missing == 0 {
 		sub.resumeLocked()
 	}
-	for _, in := range sub.channels {
-		in.ch.part.startLocked()
+	for _, ch := range sub.channels {
+		ch.part.startLocked()
 	}
 	return nil
 }
@@ -256,12 +256,11 @@ func (s *Subscriber) Close() error {
 	return nil
 }
 
-// eachLocked calls fn for each Subscription, once per channel of the Subscription. fn may remove
-// the Subscription.
+// eachLocked calls fn for each Subscription, once per channel of the Subscription. fn may remove the Subscription.
 func (p *part) eachLocked(fn func(*Subscription)) {
 	for ch := range p.channelsLocked() {
-		for i := len(ch.subs) - 1; i >= 0; i-- {
-			fn(ch.subs[i].sub)
+		for sub := range ch.subs {
+			fn(sub)
 		}
 	}
 }

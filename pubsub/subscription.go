@@ -57,17 +57,11 @@ type Subscription struct {
 	watch      *Watch      // constant; nil unless the Subscription belongs to a Watch
 
 	// The Subscriber's mu guards the following.
-	channels []membership
+	channels []*channel
 	missing  int        // number of unconfirmed channels
 	ready    chan error // result for a waiting Subscribe; nil otherwise
 	up       bool       // the last change of state was Resumed
 	closed   bool       // no further event is delivered
-}
-
-// membership is a channel of a Subscription. index is the Subscription's position in channel.subs.
-type membership struct {
-	ch    *channel
-	index int
 }
 
 // Events returns the Go channel of the events, always the same. Close closes the channel. If
