@@ -11,21 +11,6 @@ import (
 // anySlot is the route of a command without a key. Any master may serve the command.
 const anySlot = -1
 
-// keyPosition is the position of a command's first key.
-type keyPosition uint8
-
-const (
-	atFirst     keyPosition = iota // the first argument
-	atSecond                       // the second argument
-	afterCount1                    // after the first argument, the number of keys
-	afterCount2                    // after the second argument, the number of keys
-	inStreams                      // after STREAMS
-	inMigrate                      // the third argument; if empty, after KEYS
-	noKey                          // no key: any master may serve the command
-	ofOneNode                      // no key: the reply is about the keys of one node
-	notAllowed                     // the Cluster refuses the command
-)
-
 var (
 	errOneNode = errors.New("it concerns the keys of one node: use Masters, or On with a key of that node")
 	errAsking  = errors.New("the Cluster follows redirections itself")
@@ -47,53 +32,30 @@ func lowerName(buf *[longestName]byte, name string) []byte {
 	return buf[:len(name)]
 }
 
-// keyPositionOf returns the position of the first key for a command name.
-func keyPositionOf(name string) keyPosition {
-	var lower [longestName]byte
-	switch string(lowerName(&lower, name)) {
-	case "bitop", "memory", "object", "xgroup", "xinfo", "pfdebug", "debug":
-		return atSecond
-	case "lmpop", "msetex", "sintercard", "zdiff", "zinter", "zintercard", "zmpop", "zunion":
-		return afterCount1
-	case "blmpop", "bzmpop", "eval", "eval_ro", "evalsha", "evalsha_ro", "fcall", "fcall_ro":
-		return afterCount2
-	case "xread", "xreadgroup":
-		return inStreams
-	case "migrate":
-		return inMigrate
-	case "acl", "bgrewriteaof", "bgsave", "client", "cluster", "command", "config", "discard", "echo", "exec", "failover",
-		"function", "hello", "info", "lastsave", "latency", "lolwut", "module", "multi", "ping", "publish", "pubsub",
-		"replicaof", "role", "save", "script", "shutdown", "slaveof", "slowlog", "time", "unwatch", "wait", "waitaof":
-		return noKey
-	case "dbsize", "flushall", "flushdb", "keys", "randomkey", "scan", "swapdb":
-		return ofOneNode
-	case "asking":
-		return notAllowed
-	}
-	return atFirst
-}
-
 // firstKey returns the first key of a command, or false for a command without a key.
 func firstKey(cmd *resp.Command) (key string, keyed bool, err error) {
-	at := 0
-	switch keyPositionOf(cmd.Arg(0)) {
-	case atFirst:
-		at = 1
-	case atSecond:
+	at := 1 // the index of the key; 0 for a command that any master may serve
+	var lower [longestName]byte
+	switch string(lowerName(&lower, cmd.Arg(0))) {
+	case "bitop", "memory", "object", "xgroup", "xinfo", "pfdebug", "debug":
 		at = 2
-	case afterCount1:
+	case "lmpop", "msetex", "sintercard", "zdiff", "zinter", "zintercard", "zmpop", "zunion":
 		at = afterCount(cmd, 1)
-	case afterCount2:
+	case "blmpop", "bzmpop", "eval", "eval_ro", "evalsha", "evalsha_ro", "fcall", "fcall_ro":
 		at = afterCount(cmd, 2)
-	case inStreams:
+	case "xread", "xreadgroup":
 		at = afterWord(cmd, "STREAMS")
-	case inMigrate:
+	case "migrate":
 		if at = 3; cmd.Arg(3) == "" {
 			at = afterWord(cmd, "KEYS")
 		}
-	case ofOneNode:
-		return "", false, errOneNode
-	case notAllowed:
+	case "acl", "bgrewriteaof", "bgsave", "client", "cluster", "command", "config", "discard", "echo", "exec", "failover",
+		"function", "hello", "info", "lastsave", "latency", "lolwut", "module", "multi", "ping", "publish", "pubsub",
+		"replicaof", "role", "save", "script", "shutdown", "slaveof", "slowlog", "time", "unwatch", "wait", "waitaof":
+		at = 0
+	case "dbsize", "flushall", "flushdb", "keys", "randomkey", "scan", "swapdb":
+		return "", false, errOneNode // the reply is about the keys of one node
+	case "asking":
 		return "", false, errAsking
 	}
 	if at == 0 || at >= cmd.Len() {
