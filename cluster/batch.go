@@ -117,14 +117,19 @@ type batch struct {
 	reader  chooser  // chooses the first target of slots that are only read; nil for the masters
 	targets []target // where the next attempt sends each command
 	values  []resp.Value
-	errs    []error // why a command has no reply; nil with a reply
+	errs    []error  // why a command has no reply; nil with a reply
+	repeats []repeat // of each command; nil before the first failure
+}
 
-	// lastFailures is call.lastFailure for each command.
-	lastFailures []error
+// repeat is what a batch knows of a command that failed.
+type repeat struct {
+	decision    decision // about the last attempt
+	lastFailure error    // as in call
+	keys        []string // all words that may be keys
 
-	// postponed is the decision about a command that the next attempt leaves out, because an earlier command with a
-	// common key goes to another node; nil for other commands.
-	postponed []*decision
+	// postponed says that the next attempt leaves out the command, because an earlier command with a common key goes to
+	// another node.
+	postponed bool
 }
 
 // route finds the first target of each command.
@@ -150,8 +155,7 @@ func (b *batch) route() error {
 		}
 		b.targets[i] = at
 	}
-	b.values, b.errs, b.postponed = make([]resp.Value, len(b.cmds)), make([]error, len(b.cmds)), make([]*decision, len(b.cmds))
-	b.lastFailures = make([]error, len(b.cmds))
+	b.values, b.errs = make([]resp.Value, len(b.cmds)), make([]error, len(b.cmds))
 	return nil
 }
 
@@ -182,7 +186,7 @@ func (b *batch) send(pending []int) {
 	var nodes []*node
 	parts := make(map[*node][]int)
 	for _, i := range pending {
-		if b.postponed[i] != nil {
+		if b.repeats != nil && b.repeats[i].postponed {
 			continue
 		}
 		n := b.targets[i].node
@@ -232,70 +236,55 @@ func (b *batch) sendTo(n *node, part []int) {
 	}
 }
 
-// repeat is a command to be sent again.
-type repeat struct {
-	i int
-	d decision
-}
-
 // next decides about each command of the last attempt. It waits for the next attempt and returns the commands of it. All
-// commands together count as one attempt and have one pause.
+// commands together count as one attempt and have one pause, the longest.
 func (b *batch) next(sent []int) (pending []int) {
-	a := b.judgeAll(sent)
-	if len(a.repeats) == 0 {
-		return nil
-	}
-	repeats, keys := b.inOrder(a.repeats)
-	for _, r := range repeats {
-		pending = append(pending, r.i)
-	}
-	if len(pending) > 0 && a.slowest.err != nil {
-		b.history = a.history
-		if waited := b.pause(a.slowest, a.slowestAt); waited != nil {
-			for _, i := range pending {
-				b.fail(i, waited)
-			}
-			return nil
-		}
-	}
-	b.retarget(repeats, keys)
-	return pending
-}
-
-// judged is the result of an attempt.
-type judged struct {
-	history            // after the attempt
-	repeats   []repeat // the commands that may be sent again, including postponed ones
-	slowest   decision // the decision with the longest wait, at slowestAt; zero if all repeats are postponed
-	slowestAt target
-}
-
-// judgeAll decides about each command of the last attempt, and fails those without a further attempt.
-func (b *batch) judgeAll(sent []int) judged {
-	a := judged{history: b.history}
-	a.redirects = 0
+	after, slowest := b.history, -1 // the history with the attempt, and the command with the longest pause
+	after.redirects = 0
 	for _, i := range sent {
-		if b.postponed[i] != nil {
-			a.repeats = append(a.repeats, repeat{i, *b.postponed[i]})
-			continue
-		}
 		err := cmp.Or(b.errs[i], b.values[i].Err())
 		if err == nil {
 			continue
 		}
-		d := b.decide(b.targets[i], err, &b.lastFailures[i])
-		if d.action == stop {
-			b.fail(i, d.err)
-			continue
+		if b.repeats == nil {
+			b.prepareRepeats()
 		}
-		a.failures, a.redirects = max(a.failures, d.after.failures), max(a.redirects, d.after.redirects)
-		a.redialled = a.redialled || d.after.redialled
-		if a.slowest.err == nil || d.weight() > a.slowest.weight() {
-			a.slowest, a.slowestAt = d, b.targets[i]
+		if r := &b.repeats[i]; !r.postponed {
+			if r.decision = b.decide(b.targets[i], err, &r.lastFailure); r.decision.action == stop {
+				b.fail(i, r.decision.err)
+				continue
+			}
+			after = after.max(r.decision.after)
+			if slowest < 0 || r.decision.weight() > b.repeats[slowest].decision.weight() {
+				slowest = i
+			}
 		}
-		a.repeats = append(a.repeats, repeat{i, d})
+		pending = append(pending, i)
 	}
-	return a
+	pending = b.inOrder(pending)
+	if len(pending) > 0 && slowest >= 0 {
+		b.history = after
+		if ended := b.pause(b.repeats[slowest].decision, b.targets[slowest]); ended != nil {
+			for _, i := range pending {
+				b.fail(i, ended)
+			}
+			return nil
+		}
+	}
+	b.retarget(pending)
+	return pending
+}
+
+func (b *batch) prepareRepeats() {
+	b.repeats = make([]repeat, len(b.cmds))
+	for i := range b.repeats {
+		b.repeats[i].keys = keysIn(&b.cmds[i], b.targets[i].slot)
+	}
+}
+
+// max returns the history of two calls that count as one.
+func (h history) max(other history) history {
+	return history{max(h.failures, other.failures), max(h.redirects, other.redirects), h.redialled || other.redialled}
 }
 
 // fail makes why the error of a command. A refusal that is the command's reply stays, unless it is a redirection.
@@ -324,30 +313,26 @@ func (d decision) weight() int {
 	return 0
 }
 
-// inOrder returns the repeats without those that would change the order, because a later command with a common key was
-// executed or may have been. It also returns the keys of all commands.
-func (b *batch) inOrder(repeats []repeat) (kept []repeat, keys [][]string) {
-	keys = make([][]string, len(b.cmds))
-	for i := range keys {
-		keys[i] = keysIn(&b.cmds[i], b.targets[i].slot)
-	}
+// inOrder returns the commands without those that would change the order if they were sent again, because a later command
+// with a common key was executed or may have been.
+func (b *batch) inOrder(again []int) (kept []int) {
 	executed := make(map[string]bool)
-	last := len(repeats) - 1
-	for i := len(b.cmds) - 1; i >= 0 && last >= 0; i-- {
-		switch {
-		case repeats[last].i == i:
-			if !slices.ContainsFunc(keys[i], func(key string) bool { return executed[key] }) {
-				kept = append(kept, repeats[last])
+	for last := len(b.cmds) - 1; len(again) > 0; last-- {
+		keys := b.repeats[last].keys
+		switch left := len(again) - 1; {
+		case again[left] == last:
+			again = again[:left]
+			if !slices.ContainsFunc(keys, func(key string) bool { return executed[key] }) {
+				kept = append(kept, last)
 			}
-			last--
-		case b.errs[i] == nil || !conn.SafeToRetry(b.errs[i]):
-			for _, key := range keys[i] {
+		case b.errs[last] == nil || !conn.SafeToRetry(b.errs[last]):
+			for _, key := range keys {
 				executed[key] = true
 			}
 		}
 	}
 	slices.Reverse(kept)
-	return kept, keys
+	return kept
 }
 
 // keysIn returns all words of a command that hash to a slot. These are its keys, and perhaps other words by chance, which
@@ -371,23 +356,24 @@ func keysIn(cmd *resp.Command, slot int) (keys []string) {
 
 // retarget finds the next targets. Commands without a key stay together. A command is postponed
 // while an earlier command with a common key goes to another node, or is postponed itself.
-func (b *batch) retarget(repeats []repeat, keys [][]string) {
+func (b *batch) retarget(pending []int) {
 	keyless := b.c.targetOf(anySlot)
 	nodes := make(map[string]*node) // of each key so far
 	noNode := new(node)             // stands for the node of a key with a postponed command
-	for _, r := range repeats {
-		next := b.target(r.d, b.targets[r.i])
-		if next.slot == anySlot && r.d.action != ask && r.d.action != follow {
+	for _, i := range pending {
+		r := &b.repeats[i]
+		next := b.target(r.decision, b.targets[i])
+		if next.slot == anySlot && r.decision.action != ask && r.decision.action != follow {
 			next = keyless
 		}
 		n := next.node
 		elsewhere := func(key string) bool { at, ok := nodes[key]; return ok && at != n }
-		if slices.ContainsFunc(keys[r.i], elsewhere) {
-			b.postponed[r.i], n = &r.d, noNode
+		if r.postponed = slices.ContainsFunc(r.keys, elsewhere); r.postponed {
+			n = noNode
 		} else {
-			b.postponed[r.i], b.targets[r.i] = nil, next
+			b.targets[i] = next
 		}
-		for _, key := range keys[r.i] {
+		for _, key := range r.keys {
 			nodes[key] = n
 		}
 	}
