@@ -223,7 +223,7 @@ func (a *attempt) judgeRedirect(reply resp.Error) decision {
 	if !ok {
 		return decision{}
 	}
-	addr, ok := a.from.resolve(r.Host, r.Port, "", false)
+	addr, ok := a.from.resolve(shardNode{host: r.Host, port: r.Port}, false)
 	asked, toItself := errors.Is(reply, resp.ErrAsk), addr == a.from.addr()
 	switch {
 	case !ok:

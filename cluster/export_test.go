@@ -17,14 +17,20 @@ func Parse(v resp.Value, addr string) (Topology, error) {
 	return Topology{t}, err
 }
 
-func (t Topology) Masters() []string  { return t.t.masters }
+func (t Topology) Masters() (addrs []string) {
+	for _, m := range t.t.masters {
+		addrs = append(addrs, m.addr)
+	}
+	return addrs
+}
+
 func (t Topology) Replicas() []string { return t.t.replicas }
 func (t Topology) Served() int        { return t.t.served }
 
 // Owner returns the address of the master of a slot, or "".
 func (t Topology) Owner(slot int) string {
 	if at := t.t.owners[slot]; at > 0 {
-		return t.t.masters[at-1]
+		return t.t.masters[at-1].addr
 	}
 	return ""
 }
@@ -92,7 +98,10 @@ const ErrLeft = errLeft
 // first of the masters has, without a question.
 func KnownAfter(masters []string, from ...string) bool {
 	c, now := &Cluster{}, time.Now()
-	t := &topology{masters: masters, ids: masters, replicasOf: make([][]string, len(masters))}
+	t := &topology{}
+	for _, addr := range masters {
+		t.masters = append(t.masters, master{addr: addr, id: addr})
+	}
 	t.owners[0] = 1
 	for _, node := range from {
 		c.noteReport(report{now, node, t})

@@ -99,7 +99,7 @@ func (c *Cluster) Refused(server string, err error) {
 	if n == nil || !ok || !errors.Is(reply, resp.ErrMoved) {
 		return
 	}
-	if addr, ok := n.from.resolve(r.Host, r.Port, "", false); ok && addr != n.announced {
+	if addr, ok := n.from.resolve(shardNode{host: r.Host, port: r.Port}, false); ok && addr != n.announced {
 		c.moved(r.Slot, addr)
 	}
 }

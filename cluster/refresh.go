@@ -312,27 +312,16 @@ func (c *Cluster) apply(t *topology) (changed bool) {
 		c.mu.Unlock()
 		return false
 	}
-	next, members := c.tableLocked(t)
 	before, moved := c.read, 0
+	next, members := c.tableLocked(t)
 	for slot := range Slots {
 		if next.owner(slot) != before.owner(slot) {
 			moved++
 		}
 	}
-	for _, n := range before.nodes {
-		if !slices.Contains(next.nodes, n) {
-			n.replaced, n.demoted = members[n], true
-			delete(members, n) // retires n: as a replica it gets a new node value
-		}
-	}
-	for _, n := range next.nodes {
-		n.demoted = false
-	}
-	c.retireOthersLocked(members)
-	c.renewReplicasLocked(next)
 	c.table.Store(next)
-	c.endStreamsLocked(next)
 	c.read = next
+	c.removeOthersLocked(members)
 	c.mu.Unlock()
 	if moved > 0 && before.served > 0 {
 		c.losses.Call()
@@ -344,27 +333,37 @@ func (c *Cluster) apply(t *topology) (changed bool) {
 	return moved > 0
 }
 
-// tableLocked returns the table for a topology, and the set of all its nodes, including replicas.
+// tableLocked returns the table for a topology, and the set of all its nodes, including replicas. It retires the masters of
+// the last topology that are masters no more: as a replica, a node gets a new node value.
 func (c *Cluster) tableLocked(t *topology) (next *table, members map[*node]bool) {
 	next, members = &table{}, make(map[*node]bool)
-	places := make([]uint16, len(t.masters)+1)
-	for i, announced := range t.masters {
-		n := c.nodeLocked(announced)
+	places := make([]uint16, len(t.masters)+1) // 1 + index in next.nodes
+	for i, m := range t.masters {
+		n := c.nodeLocked(m.addr)
 		if n == nil {
 			continue
 		}
-		members[n] = true
 		at := slices.Index(next.nodes, n)
 		if at < 0 {
 			at = len(next.nodes)
-			next.nodes, next.replicas = append(next.nodes, n), append(next.replicas, nil)
+			next.nodes = append(next.nodes, n)
 		}
-		for _, replica := range t.replicasOf[i] {
-			if r := c.nodeLocked(replica); r != nil {
-				next.replicas[at] = append(next.replicas[at], r)
+		members[n], n.demoted, places[i+1] = true, false, uint16(at+1)
+	}
+	for _, n := range c.read.nodes {
+		if !members[n] {
+			n.demoted = true
+			n.replaced = slices.ContainsFunc(t.replicas, func(announced string) bool { return c.cfg.dialAddr(announced) == n.addr })
+			c.removeLocked(n)
+		}
+	}
+	next.replicas = make([][]*node, len(next.nodes))
+	for i, m := range t.masters {
+		for _, announced := range m.replicas {
+			if n, at := c.nodeLocked(announced), places[i+1]; n != nil && at > 0 {
+				next.replicas[at-1] = append(next.replicas[at-1], n)
 			}
 		}
-		places[i+1] = uint16(at + 1)
 	}
 	for _, announced := range t.replicas {
 		if n := c.nodeLocked(announced); n != nil {
@@ -379,45 +378,29 @@ func (c *Cluster) tableLocked(t *topology) (next *table, members map[*node]bool)
 	return next, members
 }
 
-// renewReplicasLocked replaces retired nodes among the replicas in t, which were masters before, by new node values. t is
-// not in use yet.
-func (c *Cluster) renewReplicasLocked(t *table) {
-	for at, list := range t.replicas {
-		t.replicas[at] = list[:0]
-		for _, n := range list {
-			if n.isRetired() {
-				n = c.nodeLocked(n.announced)
-			}
-			if n != nil {
-				t.replicas[at] = append(t.replicas[at], n)
-			}
-		}
+// removeLocked retires a node that has left the cluster, or is a master no more. A node named in a recent redirection stays,
+// because it may be too new for the topology; a former master that is silent does not.
+func (c *Cluster) removeLocked(n *node) {
+	now, why := time.Now(), errLeft
+	if n.isHinted(now) && !(n.demoted && n.isSick(now)) {
+		return
 	}
+	if n.demoted {
+		why = errReplaced
+	}
+	delete(c.nodes, n.addr)
+	c.retireLocked(n, why)
 }
 
-// retireOthersLocked retires nodes that have left the cluster. A node named in a recent redirection
-// stays, because it may be too new for the topology; a former master that is silent does not.
-func (c *Cluster) retireOthersLocked(members map[*node]bool) {
-	now := time.Now()
-	for addr, n := range c.nodes {
-		if members[n] || n.isHinted(now) && !(n.demoted && n.isSick(now)) {
-			continue
-		}
-		why := errLeft
-		if n.demoted {
-			why = errReplaced
-		}
-		delete(c.nodes, addr)
-		c.retireLocked(n, why)
-	}
-}
-
-// endStreamsLocked ends the streams of nodes that are not retired but are no longer masters in the present table next: a
-// listener would not receive all messages. A node named in a recent redirection may be a master too new for the topology.
-func (c *Cluster) endStreamsLocked(next *table) {
-	now := time.Now()
+// removeOthersLocked retires the nodes that are not members. It ends the streams of members that are no masters in the present
+// table: a listener would not receive all messages. A node named in a recent redirection may be a master too new for the topology.
+func (c *Cluster) removeOthersLocked(members map[*node]bool) {
+	masters := c.table.Load().nodes
 	for _, n := range c.nodes {
-		if !slices.Contains(next.nodes, n) && (n.demoted || !n.isHinted(now)) {
+		if !members[n] {
+			c.removeLocked(n)
+		}
+		if !slices.Contains(masters, n) && (n.demoted || !n.isHinted(time.Now())) {
 			n.endStreams(errReplaced)
 		}
 	}

@@ -47,9 +47,9 @@ func (c *Cluster) noteReport(r report) {
 	if first {
 		s.masters = make(map[string]masterHistory)
 	}
-	for i, id := range r.ids {
-		m := s.masters[id]
-		s.masters[id] = masterHistory{m.first || first, m.hadReplica || len(r.replicasOf[i]) > 0}
+	for _, m := range r.masters {
+		h := s.masters[m.id]
+		s.masters[m.id] = masterHistory{h.first || first, h.hadReplica || len(m.replicas) > 0}
 	}
 	if s.latest[0].from != r.from {
 		s.latest[1] = s.latest[0]
@@ -137,7 +137,7 @@ func (from candidate) addr() string {
 // node in the report: an address in Config.Addrs need not be one that the cluster announces.
 func (c *Cluster) namesItself(r report) bool {
 	itself := func(announced string) bool { return c.cfg.dialAddr(announced) == r.from }
-	return slices.ContainsFunc(r.masters, itself) || slices.ContainsFunc(r.replicas, itself)
+	return slices.ContainsFunc(r.masters, func(m master) bool { return itself(m.addr) }) || slices.ContainsFunc(r.replicas, itself)
 }
 
 // known returns the contents of the newest usable report about a slot. If since is set, the report must not come from the
@@ -149,13 +149,8 @@ func (c *Cluster) known(slot int, since time.Time) (conn.Succession, bool) {
 		if r.topology == nil || r.owners[slot] == 0 || r.asked.Before(since) {
 			continue
 		}
-		place := r.owners[slot] - 1
-		s := conn.Succession{
-			Master:   r.ids[place],
-			Addr:     c.cfg.dialAddr(r.masters[place]),
-			Replicas: len(r.replicasOf[place]),
-			Asked:    r.asked,
-		}
+		m := r.masters[r.owners[slot]-1]
+		s := conn.Succession{Master: m.id, Addr: c.cfg.dialAddr(m.addr), Replicas: len(m.replicas), Asked: r.asked}
 		alone := len(r.masters) == 1 && len(r.replicas) == 0
 		if !since.IsZero() && !alone && (r.from == s.Addr || !c.namesItself(r)) {
 			continue

@@ -15,12 +15,15 @@ import (
 // topology is the cluster according to one node: the announced addresses of the masters, and the
 // slots of each master. A topology is immutable once read.
 type topology struct {
-	masters    []string      // masters that serve slots
-	ids        []string      // node id of each master; "" if unknown
-	replicasOf [][]string    // replicas of each master, without failed replicas
-	replicas   []string      // replicas of all masters
-	owners     [Slots]uint16 // 1 + index in masters; 0 for an unserved slot
-	served     int           // number of served slots
+	masters  []master      // masters that serve slots
+	replicas []string      // replicas of all masters
+	owners   [Slots]uint16 // 1 + index in masters; 0 for an unserved slot
+	served   int           // number of served slots
+}
+
+type master struct {
+	addr, id string   // id is "" if unknown
+	replicas []string // without failed replicas
 }
 
 var errSlots = errors.New("cluster: CLUSTER SLOTS: malformed reply")
@@ -45,13 +48,13 @@ func (o origin) addr() string { return net.JoinHostPort(o.host, strconv.Itoa(o.p
 // unknown is the host in a reply for a node without a configured host name.
 const unknown = "?"
 
-// resolve returns the address of a node that the origin announces as host and port. ip is the address in the node's
-// metadata, if any. alone says that the reply has no other node: an unknown host is then the origin's. ok is false if the
-// address cannot be known.
-func (o origin) resolve(host string, port int, ip string, alone bool) (addr string, ok bool) {
+// resolve returns the address of a node that the origin announces. alone says that the reply has no other node: an unknown
+// host is then the origin's. ok is false if the address cannot be known.
+func (o origin) resolve(n shardNode, alone bool) (addr string, ok bool) {
+	host := n.host
 	switch {
-	case host == unknown && ip != "":
-		host = ip
+	case host == unknown && n.ip != "":
+		host = n.ip
 	case host == unknown && !alone:
 		return "", false
 	case host == "" || host == unknown:
@@ -60,48 +63,12 @@ func (o origin) resolve(host string, port int, ip string, alone bool) (addr stri
 	if strings.HasPrefix(host, "127.") && loopback(host) && !loopback(o.host) && o.host != "" {
 		host = o.host // the announced loopback address is valid only on the origin's machine
 	}
-	return net.JoinHostPort(host, strconv.Itoa(cmp.Or(port, o.port))), true
+	return net.JoinHostPort(host, strconv.Itoa(cmp.Or(n.port, o.port))), true
 }
 
 func loopback(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return err == nil && ip.IsLoopback() || host == "localhost"
-}
-
-// masterIndex returns the index of the master at addr, and adds a new master. indexes has the masters so far.
-func (t *topology) masterIndex(indexes map[string]int, addr, id string) int {
-	index, ok := indexes[addr]
-	if !ok {
-		index = len(t.masters)
-		indexes[addr] = index
-		t.masters, t.ids, t.replicasOf = append(t.masters, addr), append(t.ids, id), append(t.replicasOf, nil)
-	}
-	return index
-}
-
-// masterReplica is a replica of a master.
-type masterReplica struct {
-	master int // index in topology.masters; -1 if unknown
-	addr   string
-}
-
-// addReplica adds a replica to those of its master, once. known has the replicas so far.
-func (t *topology) addReplica(known map[masterReplica]bool, r masterReplica) {
-	if r.master >= 0 && !known[r] {
-		known[r] = true
-		t.replicasOf[r.master] = append(t.replicasOf[r.master], r.addr)
-	}
-}
-
-// assign gives slots to the master at an index. A slot that already has a master keeps its
-// master.
-func (t *topology) assign(first, last, master int) {
-	for slot := first; slot <= last; slot++ {
-		if t.owners[slot] == 0 {
-			t.owners[slot] = uint16(master + 1)
-			t.served++
-		}
-	}
 }
 
 // maxNodes is the largest number of nodes in a topology: as many masters as slots. Real clusters have up to a thousand.
@@ -131,21 +98,34 @@ func parseSlots(v resp.Value, from origin) (*topology, error) {
 }
 
 // topologyOf returns the topology with the shards, as announced by a node. alone says that the shards have one node in all.
+// A slot in several shards belongs to the first of them.
 func topologyOf(shards []shard, from origin, alone bool) *topology {
 	t := &topology{}
-	indexes, known := map[string]int{}, map[masterReplica]bool{}
+	masters := map[string]int{}   // indexes in t.masters, by address
+	known := map[[2]string]bool{} // pairs of master and replica
 	for _, s := range shards {
-		master := -1
-		for i, n := range s.nodes {
-			addr, ok := from.resolve(n.host, n.port, n.ip, alone)
-			switch {
-			case !ok:
-			case i == 0:
-				master = t.masterIndex(indexes, addr, n.id)
-				t.assign(s.first, s.last, master)
-			default:
-				t.replicas = append(t.replicas, addr)
-				t.addReplica(known, masterReplica{master, addr})
+		first, ok := from.resolve(s.nodes[0], alone)
+		at, old := masters[first]
+		if ok && !old {
+			at = len(t.masters)
+			masters[first] = at
+			t.masters = append(t.masters, master{addr: first, id: s.nodes[0].id})
+		}
+		for slot := s.first; ok && slot <= s.last; slot++ {
+			if t.owners[slot] == 0 {
+				t.owners[slot] = uint16(at + 1)
+				t.served++
+			}
+		}
+		for _, n := range s.nodes[1:] {
+			addr, found := from.resolve(n, alone)
+			if !found {
+				continue
+			}
+			t.replicas = append(t.replicas, addr)
+			if pair := [2]string{first, addr}; ok && !known[pair] {
+				known[pair] = true
+				t.masters[at].replicas = append(t.masters[at].replicas, addr)
 			}
 		}
 	}
@@ -159,7 +139,7 @@ type shard struct {
 }
 
 type shardNode struct {
-	id, host, ip string
+	id, host, ip string // ip is the address in the node's metadata, if any
 	port         int
 }
 
