@@ -26,12 +26,12 @@ func (c *Cluster) Block(ctx context.Context, args ...any) (v resp.Value, err err
 	k := call{c: c, ctx: ctx, name: commandName(&cmd)}
 	v, err = run(&k, c.targetOf(slot), func(at target) (v resp.Value, err error) {
 		var sent time.Time
-		called, err := at.lend(ctx, k.name, func(c *conn.Conn) (err error) {
+		err = at.lend(ctx, k.name, func(c *conn.Conn) (err error) {
 			sent = time.Now()
 			v, err = c.Send(ctx, cmd)
 			return err
 		})
-		if called && time.Since(sent) > max(k.c.policy.budget, minBlocked) {
+		if !sent.IsZero() && time.Since(sent) > max(k.c.policy.budget, minBlocked) {
 			k.history, k.lastFailure, k.pauses = history{}, nil, 0 // the node served the slot: earlier failures are over
 		}
 		return v, err

@@ -18,19 +18,10 @@ type target struct {
 }
 
 func (at target) pool() *conn.Pool {
-	if !at.read {
-		return at.node.pool
+	if at.read {
+		return at.node.reader
 	}
-	n := at.node
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.reader == nil && !n.closed {
-		n.reader, _ = n.dialReader() // no error: n.pool has the same Config
-	}
-	if n.reader == nil {
-		return n.pool // closed too
-	}
-	return n.reader
+	return at.node.pool
 }
 
 // send makes an attempt with one command.
@@ -71,6 +62,7 @@ type call struct {
 	ctx    context.Context
 	name   string // the command's name, for errors and traces
 	pinned *node  // nil unless the call is bound to one node
+	called bool   // the function of With was called: nothing is repeated
 
 	history
 	repeats     int       // attempts after the first, including those after an attempt at a replica
@@ -96,7 +88,10 @@ func run[T any](k *call, at target, send func(target) (T, error)) (none T, err e
 // target, or returns the error for the caller.
 func (k *call) next(at target, err error) (target, error) {
 	d := k.decide(at, err, &k.lastFailure)
-	if d.action == stop {
+	switch {
+	case k.called:
+		return target{}, err
+	case d.action == stop:
 		return target{}, d.err
 	}
 	k.history = d.after

@@ -163,7 +163,7 @@ func (at target) tx(ctx context.Context, cmds []resp.Command) (values []resp.Val
 	if at.node != nil && !at.asking {
 		return at.node.pool.Tx(ctx, cmds)
 	}
-	_, err = at.lend(ctx, commandName(&cmds[0]), func(c *conn.Conn) (err error) {
+	err = at.lend(ctx, commandName(&cmds[0]), func(c *conn.Conn) (err error) {
 		values, err = c.Tx(ctx, cmds)
 		return err
 	})
@@ -186,36 +186,28 @@ func (at target) ask(ctx context.Context, c *conn.Conn, name string) error {
 // If the result says that the node no longer serves the slot, the next With goes to the new owner.
 func (c *Cluster) With(ctx context.Context, key string, fn func(*conn.Conn) error) error {
 	k := call{c: c, ctx: ctx, name: "With"}
-	for at := c.targetOf(Slot(key)); ; {
-		called, err := at.lend(ctx, k.name, fn)
-		switch {
-		case called && err != nil:
-			k.decide(at, err, &k.lastFailure)
-			return err
-		case called:
-			return nil
-		}
-		if at, err = k.next(at, err); err != nil {
-			return err
-		}
-	}
+	_, err := run(&k, c.targetOf(Slot(key)), func(at target) (none struct{}, err error) {
+		return none, at.lend(ctx, k.name, func(c *conn.Conn) error {
+			k.called = true
+			return fn(c)
+		})
+	})
+	return err
 }
 
-// lend makes an attempt of a call over an exclusive connection, and reports whether fn was called.
-func (at target) lend(ctx context.Context, name string, fn func(*conn.Conn) error) (called bool, err error) {
+// lend makes an attempt of a call over an exclusive connection, on which it calls fn.
+func (at target) lend(ctx context.Context, name string, fn func(*conn.Conn) error) error {
 	if at.node == nil {
-		return false, at.unserved(name)
+		return at.unserved(name)
 	}
-	err = at.node.pool.With(ctx, func(c *conn.Conn) error {
+	return at.node.pool.With(ctx, func(c *conn.Conn) error {
 		if at.asking {
 			if err := at.ask(ctx, c, name); err != nil {
 				return err
 			}
 		}
-		called = true
 		return fn(c)
 	})
-	return called, err
 }
 
 // Masters yields the masters that serve slots, as far as known at that moment. When ctx ends,
@@ -368,8 +360,9 @@ func (c *Cluster) nodeLocked(announced string) *node {
 		return nil
 	}
 	pool.OnLoss(c.losses.Call)
+	cfg.Extra = append(slices.Clip(cfg.Extra), resp.Cmd("READONLY"))
 	n.pool = pool
-	n.dialReader = func() (*conn.Pool, error) { return conn.New(reading(cfg)) }
+	n.reader, _ = conn.New(cfg) // no error: the other Pool has the same Config
 	for key := range c.titles {
 		n.introduce(key)
 	}
@@ -431,7 +424,7 @@ func (c *Cluster) redial(old *node) *node {
 // retireLocked takes a node out of use. The refresh goroutine closes the connections once they owe
 // no answers.
 func (c *Cluster) retireLocked(n *node, why error) {
-	n.retired, n.why = time.Now(), why
+	n.retired = time.Now()
 	c.retired = append(c.retired, n)
 	n.leave(why)
 	netfail.Signal(c.wake)

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
-	"github.com/lockwire/lockwire/resp"
 )
 
 // node is a node of the cluster with the connections to it. A connection is dialled on first use.
@@ -18,8 +17,7 @@ type node struct {
 	from      origin // announced, parsed
 	addr      string // to dial
 	pool      *conn.Pool
-	// dialReader makes a pool whose connections read from a replica.
-	dialReader func() (*conn.Pool, error)
+	reader    *conn.Pool // on its connections a replica answers reads
 
 	sick   atomic.Int64 // time of the last missing answer, in Unix ns; 0 after an answer
 	hinted atomic.Int64 // time of the last redirection to the node, in Unix ns; 0 for none
@@ -28,15 +26,12 @@ type node struct {
 	retired  time.Time          // time of leaving the cluster
 	demoted  bool               // the topology has named the node as a master, and does so no more
 	replaced bool               // another master serves its slots: the node became a replica or does not answer
-	probed   bool               // examine has looked at the node
-	why      error              // reason for leaving; constant once retired
+	probed   bool               // probeRetired has looked at the node
 	titles   map[*string]func() // the names added by Introduce, and how to remove them
 
 	mu      sync.Mutex // guards the following
-	gone    error      // reason for leaving; nil for a member
+	gone    error      // reason for leaving, constant once retired; nil for a member
 	streams []*conn.Stream
-	reader  *conn.Pool // of dialReader; nil before the first use
-	closed  bool
 }
 
 // stream opens a connection that ends when the node leaves the cluster, because a listener would
@@ -96,19 +91,9 @@ func (n *node) idle() bool {
 	})
 }
 
-func (n *node) pools() []*conn.Pool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.reader == nil {
-		return []*conn.Pool{n.pool}
-	}
-	return []*conn.Pool{n.pool, n.reader}
-}
+func (n *node) pools() []*conn.Pool { return []*conn.Pool{n.pool, n.reader} }
 
 func (n *node) close(cause error) {
-	n.mu.Lock()
-	n.closed = true
-	n.mu.Unlock()
 	for _, p := range n.pools() {
 		_ = p.CloseFor(cause)
 	}
@@ -120,10 +105,4 @@ func (n *node) introduce(key *string) {
 		n.titles = make(map[*string]func())
 	}
 	n.titles[key] = n.pool.Introduce(*key)
-}
-
-// reading returns cfg for connections on which a replica answers reads.
-func reading(cfg conn.Config) conn.Config {
-	cfg.Extra = append(slices.Clip(cfg.Extra), resp.Cmd("READONLY"))
-	return cfg
 }

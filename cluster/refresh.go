@@ -453,7 +453,7 @@ func (c *Cluster) closeIdle(now time.Time) bool {
 	left := len(c.retired) > 0
 	c.mu.Unlock()
 	for _, n := range over {
-		c.wg.Go(func() { n.close(n.why) }) // close waits for callbacks
+		c.wg.Go(func() { n.close(n.gone) }) // close waits for callbacks
 	}
 	return left
 }

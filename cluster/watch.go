@@ -61,7 +61,7 @@ func (c *Cluster) Watch(ctx context.Context, keys []string, fn func(*conn.Conn) 
 
 // watch makes an attempt of Watch. called reports whether fn was called, and failed is the error that fn returned.
 func (at target) watch(ctx context.Context, keys []string, fn func(*conn.Conn) ([]resp.Command, error)) (values []resp.Value, called bool, failed, err error) {
-	_, err = at.lend(ctx, "WATCH", func(lent *conn.Conn) (err error) {
+	err = at.lend(ctx, "WATCH", func(lent *conn.Conn) (err error) {
 		values, err = lent.Watch(ctx, keys, func(lent *conn.Conn) (cmds []resp.Command, err error) {
 			called = true
 			cmds, failed = fn(lent)
