@@ -130,7 +130,7 @@ func (c *Cluster) Tx(ctx context.Context, cmds []resp.Command) (_ []resp.Value, 
 	if len(cmds) == 0 {
 		return nil, nil
 	}
-	slot, err := c.routeTx(cmds)
+	slot, err := c.routeAll(cmds, true)
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +140,8 @@ func (c *Cluster) Tx(ctx context.Context, cmds []resp.Command) (_ []resp.Value, 
 	return run(&k, c.targetOf(slot), func(at target) ([]resp.Value, error) { return at.tx(ctx, cmds) })
 }
 
-func (c *Cluster) routeTx(cmds []resp.Command) (int, error) {
+// routeAll returns the slot of the first command with a key. With inOne, a further command must not have another slot.
+func (c *Cluster) routeAll(cmds []resp.Command, inOne bool) (int, error) {
 	slot := anySlot
 	for i := range cmds {
 		s, err := c.route(&cmds[i])
@@ -149,7 +150,7 @@ func (c *Cluster) routeTx(cmds []resp.Command) (int, error) {
 			return 0, err
 		case slot == anySlot:
 			slot = s
-		case s != anySlot && s != slot:
+		case inOne && s != anySlot && s != slot:
 			err := fmt.Errorf("cluster: the keys of a transaction must be in one slot, and these are in slots %d and %d", slot, s)
 			return 0, &conn.Error{Op: commandName(&cmds[i]), Err: &refusedError{err}}
 		}

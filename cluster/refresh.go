@@ -181,11 +181,7 @@ func (c *Cluster) refresh(ctx context.Context) (changed bool, err error) {
 
 	var best *topology
 	for _, from := range c.candidates(time.Now()) {
-		asked := time.Now()
 		t, failed := c.askTopology(ctx, from)
-		if failed == nil {
-			c.noteReport(report{asked, from.addr(), t})
-		}
 		switch {
 		case failed != nil:
 			if err == nil || knowsNoCluster(err) {
@@ -231,78 +227,71 @@ func (c *Cluster) warn(text string, args ...any) {
 	}
 }
 
-// candidate is a node to ask for the topology: a known node, or an address in Config.Addrs.
-type candidate struct {
-	node *node
-	seed string
-}
-
-// candidates returns the nodes to ask, in order: masters, replicas and further known nodes, seeds,
-// and last the nodes without a recent answer.
-func (c *Cluster) candidates(now time.Time) []candidate {
+// candidates returns the nodes to ask, in order: masters, replicas and further known nodes, seeds, and last the nodes without
+// a recent answer. A seed is an address in Config.Addrs of no known node; it has no Pool.
+func (c *Cluster) candidates(now time.Time) []*node {
 	t := c.table.Load()
-	var masters, others, seeds, sick []candidate
+	var masters, others, seeds, sick []*node
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, n := range c.nodes {
 		switch {
 		case n.isSick(now):
-			sick = append(sick, candidate{node: n})
+			sick = append(sick, n)
 		case slices.Contains(t.nodes, n):
-			masters = append(masters, candidate{node: n})
+			masters = append(masters, n)
 		default:
-			others = append(others, candidate{node: n})
+			others = append(others, n)
 		}
 	}
 	for _, addr := range c.cfg.Addrs {
 		if c.nodes[addr] == nil {
-			seeds = append(seeds, candidate{seed: addr})
+			seeds = append(seeds, &node{from: originOf(addr), addr: addr})
 		}
 	}
-	for _, list := range [][]candidate{masters, others, sick} {
+	for _, list := range [][]*node{masters, others, sick} {
 		rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 	}
 	return slices.Concat(masters, others, seeds, sick)
 }
 
-// sender sends a command to a node.
-type sender func(context.Context, resp.Command) (resp.Value, error)
-
 var clusterSlots = resp.Cmd("CLUSTER", "SLOTS")
 
-func (c *Cluster) askTopology(ctx context.Context, from candidate) (t *topology, err error) {
-	err = c.askNode(ctx, from, func(ctx context.Context, send sender, o origin) error {
-		v, err := send(ctx, clusterSlots)
-		if err == nil {
-			t, err = parseSlots(v, o)
-		}
-		return err
-	})
+// askTopology returns the topology according to a candidate, and keeps it as a report.
+func (c *Cluster) askTopology(ctx context.Context, n *node) (*topology, error) {
+	asked := time.Now()
+	v, err := c.askNode(ctx, n, clusterSlots)
+	if err != nil {
+		return nil, err
+	}
+	t, err := parseSlots(v, n.from)
+	if err == nil {
+		c.noteReport(report{asked, n.addr, t})
+	}
 	return t, err
 }
 
-// askNode calls question with a way to send to one node: over the node's pool, or over a new connection to a seed. A
-// failure makes the node sick, unless the caller gave up within patience.
-func (c *Cluster) askNode(caller context.Context, from candidate, question func(context.Context, sender, origin) error) error {
+// askNode sends a command to a candidate. A failure makes the node sick, unless the caller gave up within patience.
+func (c *Cluster) askNode(caller context.Context, n *node, cmd resp.Command) (resp.Value, error) {
 	ctx, cancel := context.WithTimeout(caller, askLimit)
 	defer cancel()
-	if from.node != nil {
-		begin := time.Now()
-		err := question(ctx, from.node.pool.Send, from.node.from)
-		switch now := time.Now(); {
-		case err == nil:
-			from.node.sick.Store(0)
-		case caller.Err() == nil || now.Sub(begin) >= patience:
-			from.node.sick.Store(now.UnixNano())
+	if n.pool == nil {
+		seed, err := conn.Dial(ctx, c.cfg.seed(n.addr, n.addr))
+		if err != nil {
+			return resp.Value{}, err
 		}
-		return err
+		defer seed.Close()
+		return seed.Send(ctx, cmd)
 	}
-	seed, err := conn.Dial(ctx, c.cfg.seed(from.seed, from.seed))
-	if err != nil {
-		return err
+	begin := time.Now()
+	v, err := n.pool.Send(ctx, cmd)
+	switch now := time.Now(); {
+	case err == nil:
+		n.sick.Store(0)
+	case caller.Err() == nil || now.Sub(begin) >= patience:
+		n.sick.Store(now.UnixNano())
 	}
-	defer seed.Close()
-	return question(ctx, seed.Send, originOf(from.seed))
+	return v, err
 }
 
 // apply installs t, and reports whether t differs from the last topology read.

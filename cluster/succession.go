@@ -73,12 +73,8 @@ func (c *Cluster) Succession(ctx context.Context, key string, since time.Time) (
 	if n := c.table.Load().owner(slot); n != nil {
 		master = n.addr
 	}
-	s, err := c.askUntilKnown(ctx, master, known, func(from candidate) error {
-		asked := time.Now()
-		t, err := c.askTopology(ctx, from)
-		if err == nil {
-			c.noteReport(report{asked, from.addr(), t})
-		}
+	s, err := c.askUntilKnown(ctx, master, known, func(n *node) error {
+		_, err := c.askTopology(ctx, n)
 		return err
 	})
 	if err != nil {
@@ -89,7 +85,7 @@ func (c *Cluster) Succession(ctx context.Context, key string, since time.Time) (
 
 // askUntilKnown calls ask with node after node until known returns the answer. The node at the address last comes last. One
 // caller at a time asks; the others wait and use its answer.
-func (c *Cluster) askUntilKnown(ctx context.Context, last string, known func() (conn.Succession, bool), ask func(candidate) error) (none conn.Succession, err error) {
+func (c *Cluster) askUntilKnown(ctx context.Context, last string, known func() (conn.Succession, bool), ask func(*node) error) (none conn.Succession, err error) {
 	select {
 	case c.inquiry <- struct{}{}:
 		defer func() { <-c.inquiry }()
@@ -102,8 +98,8 @@ func (c *Cluster) askUntilKnown(ctx context.Context, last string, known func() (
 		return s, nil
 	}
 	err = errors.New("no other node answers")
-	for _, from := range c.witnesses(last) {
-		if failed := ask(from); failed != nil {
+	for _, n := range c.witnesses(last) {
+		if failed := ask(n); failed != nil {
 			err = failed
 		}
 		if s, ok := known(); ok {
@@ -117,20 +113,13 @@ func (c *Cluster) askUntilKnown(ctx context.Context, last string, known func() (
 }
 
 // witnesses returns the nodes to ask about a master. The master itself is last.
-func (c *Cluster) witnesses(master string) []candidate {
+func (c *Cluster) witnesses(master string) []*node {
 	list := c.candidates(time.Now())
-	if i := slices.IndexFunc(list, func(from candidate) bool { return from.addr() == master }); i >= 0 {
+	if i := slices.IndexFunc(list, func(n *node) bool { return n.addr == master }); i >= 0 {
 		last := list[i]
 		list = append(slices.Delete(list, i, i+1), last)
 	}
 	return list
-}
-
-func (from candidate) addr() string {
-	if from.node != nil {
-		return from.node.addr
-	}
-	return from.seed
 }
 
 // namesItself reports whether a report contains the address from which it comes. Without it the reporting node may be any

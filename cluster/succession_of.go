@@ -28,15 +28,13 @@ func (c *Cluster) SuccessionOf(ctx context.Context, id string, since time.Time) 
 		s, ok := c.reports.named[id]
 		return s, ok && !s.Asked.Before(since)
 	}
-	s, err := c.askUntilKnown(ctx, "", known, func(from candidate) error {
-		asked, text := time.Now(), ""
-		err := c.askNode(ctx, from, func(ctx context.Context, send sender, _ origin) error {
-			v, err := send(ctx, clusterNodes)
-			if err == nil {
-				text, err = v.Text()
-			}
+	s, err := c.askUntilKnown(ctx, "", known, func(n *node) error {
+		asked := time.Now()
+		v, err := c.askNode(ctx, n, clusterNodes)
+		if err != nil {
 			return err
-		})
+		}
+		text, err := v.Text()
 		if err != nil {
 			return err
 		}

@@ -29,15 +29,9 @@ func isWait(cmd *resp.Command) bool {
 // connection. If the node has executed nothing, the whole batch is repeated, after a redirection on
 // the named node. Otherwise the refusals are returned as replies.
 func (c *Cluster) sendTogether(ctx context.Context, cmds []resp.Command) (_ []resp.Value, failed error) {
-	slot := anySlot
-	for i := range cmds {
-		s, err := c.route(&cmds[i])
-		if err != nil {
-			return nil, err
-		}
-		if slot == anySlot {
-			slot = s
-		}
+	slot, err := c.routeAll(cmds, false)
+	if err != nil {
+		return nil, err
 	}
 	if err := conn.CheckBatch(cmds); err != nil {
 		return nil, err
