@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/internal/netfail"
@@ -85,41 +86,33 @@ func (m multiKey) run(ctx context.Context) ([]resp.Value, error) {
 		return nil, nil
 	}
 	o := BatchError{ofKeys: true, values: make([]resp.Value, len(m.keys)), errs: make([]error, len(m.keys))}
-	var moving [][]int // parts of one key, of commands refused because their slot moves
-	parts := m.bySlot()
-	m.send(context.WithValue(ctx, conn.NoTryAgain, true), parts, func(part []int, v resp.Value, err error) {
-		if errors.Is(err, resp.ErrTryAgain) && !isTransport(err) {
-			for i := range part {
-				moving = append(moving, part[i:i+1])
-			}
-			return
-		}
-		m.record(&o, part, v, err)
-	})
+	moving := m.send(context.WithValue(ctx, conn.NoTryAgain, true), &o, m.bySlot(), true)
 	if len(moving) > 0 {
-		m.send(ctx, moving, func(part []int, v resp.Value, err error) { m.record(&o, part, v, err) })
+		m.send(ctx, &o, moving, false)
 	}
 	return o.values, o.orNil()
 }
 
 // bySlot returns the indexes of the keys of each slot, in the order of the first keys.
 func (m multiKey) bySlot() (parts [][]int) {
-	at := make(map[int]int)
+	var slots []int
+	of := make(map[int][]int)
 	for i, key := range m.keys {
 		slot := Slot(key)
-		p, ok := at[slot]
-		if !ok {
-			p = len(parts)
-			at[slot] = p
-			parts = append(parts, nil)
+		if of[slot] == nil {
+			slots = append(slots, slot)
 		}
-		parts[p] = append(parts[p], i)
+		of[slot] = append(of[slot], i)
+	}
+	for _, slot := range slots {
+		parts = append(parts, of[slot])
 	}
 	return parts
 }
 
-// send sends one command for each part in one batch, and calls fn with each outcome.
-func (m multiKey) send(ctx context.Context, parts [][]int, fn func([]int, resp.Value, error)) {
+// send sends one command for each part in one batch, and records the outcomes in o. With split, it leaves out the commands
+// refused because their slot moves, and returns their keys as parts of one key.
+func (m multiKey) send(ctx context.Context, o *BatchError, parts [][]int, split bool) (moving [][]int) {
 	cmds := make([]resp.Command, len(parts))
 	for p, part := range parts {
 		words := []string{m.name}
@@ -138,8 +131,13 @@ func (m multiKey) send(ctx context.Context, parts [][]int, fn func([]int, resp.V
 		if err == nil {
 			err = m.replyError(ctx, v.Err(), over)
 		}
-		fn(part, v, err)
+		if split && errors.Is(err, resp.ErrTryAgain) && !isTransport(err) {
+			moving = slices.AppendSeq(moving, slices.Chunk(part, 1))
+			continue
+		}
+		m.record(o, part, v, err)
 	}
+	return moving
 }
 
 // replyError returns the error of a command with the error reply refusal, or nil without one. A temporary refusal would

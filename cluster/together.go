@@ -28,7 +28,7 @@ func isWait(cmd *resp.Command) bool {
 // sendTogether sends a batch with WAIT to the node of its first key, over an exclusive
 // connection. If the node has executed nothing, the whole batch is repeated, after a redirection on
 // the named node. Otherwise the refusals are returned as replies.
-func (c *Cluster) sendTogether(ctx context.Context, cmds []resp.Command) (_ []resp.Value, failed error) {
+func (c *Cluster) sendTogether(ctx context.Context, cmds []resp.Command) (values []resp.Value, err error) {
 	slot, err := c.routeAll(cmds, false)
 	if err != nil {
 		return nil, err
@@ -37,29 +37,28 @@ func (c *Cluster) sendTogether(ctx context.Context, cmds []resp.Command) (_ []re
 		return nil, err
 	}
 	ctx, traced := conn.StartCommands(ctx, c, cmds, false)
-	defer func() { traced.End(ctx, failed) }()
+	defer func() { traced.End(ctx, err) }()
 	k := call{c: c, ctx: ctx, name: commandName(&cmds[0])}
-	for at := c.targetOf(slot); ; {
-		values, err := at.together(ctx, cmds)
-		why := err
-		if err == nil {
-			if why = refusedWhole(cmds, values); why == nil || k.wantsRefusals() { // executed at least in part, or not to be repeated
-				k.learnFrom(at, values)
-				return values, nil
-			}
+	var refusal error // of the last attempt
+	_, err = run(&k, c.targetOf(slot), func(at target) (none struct{}, failed error) {
+		refusal = nil
+		if values, failed = at.together(ctx, cmds); failed != nil {
+			return none, failed
 		}
-		next, ended := k.next(at, why)
-		switch {
-		case ended == nil:
-			at = next
-		case err == nil && !isRedirect(why): // the replies are the answer
-			return values, nil
-		case err == nil:
-			return nil, ended
-		default:
-			return values, ended
+		refusal = refusedWhole(cmds, values)
+		if refusal == nil || k.wantsRefusals() { // executed at least in part, or not to be repeated
+			k.learnFrom(at, values)
+			return none, nil
 		}
+		return none, refusal
+	})
+	switch {
+	case err == nil || refusal == nil:
+		return values, err
+	case isRedirect(refusal):
+		return nil, err
 	}
+	return values, nil // the refusals are the answer
 }
 
 // together makes an attempt with a whole batch. With an error it returns the replies to the first commands.
