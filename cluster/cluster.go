@@ -13,7 +13,6 @@ import (
 
 	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/internal/callback"
-	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -26,7 +25,7 @@ type Cluster struct {
 	life   context.Context // ended under mu, by Close
 	end    context.CancelFunc
 
-	wg     sync.WaitGroup // joins the refresh goroutine
+	wg     sync.WaitGroup // joins the refresh goroutine and the ends of retired nodes
 	losses callback.List
 	wake   chan struct{} // holds a token while the refresh goroutine has work
 
@@ -38,7 +37,6 @@ type Cluster struct {
 
 	mu          sync.Mutex       // guards the following
 	nodes       map[string]*node // by dialled address
-	retired     []*node          // nodes that have left the cluster and may still owe answers
 	read        *table           // the last topology read, without later redirections
 	wanted      bool             // a refresh is requested
 	expected    time.Time        // until then refreshes go on
@@ -251,7 +249,7 @@ func (c *Cluster) Close() error {
 
 func (c *Cluster) closeNodes() {
 	c.mu.Lock()
-	nodes := slices.AppendSeq(slices.Clone(c.retired), maps.Values(c.nodes))
+	nodes := slices.Collect(maps.Values(c.nodes))
 	c.mu.Unlock()
 	for _, n := range nodes {
 		n.close(conn.ErrClosed)
@@ -376,7 +374,7 @@ func (c *Cluster) nodeLocked(announced string) *node {
 func (c *Cluster) silent(n *node, addr string) {
 	n.sick.Store(time.Now().UnixNano())
 	c.mu.Lock()
-	retired := n.isRetired()
+	retired := n.retired
 	c.mu.Unlock()
 	if !retired {
 		c.wantRefresh()
@@ -395,7 +393,7 @@ func (c *Cluster) moved(slot int, addr string) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if t := c.table.Load(); t.owner(slot) != n && !n.isRetired() {
+	if t := c.table.Load(); t.owner(slot) != n && !n.retired {
 		c.table.Store(t.with(slot, n))
 	}
 }
@@ -422,16 +420,13 @@ func (c *Cluster) redial(old *node) *node {
 	return n
 }
 
-// retireLocked takes a node out of use. The refresh goroutine closes the connections once they owe
-// no answers.
+// retireLocked takes a node out of use. Its connections are closed once they owe no answers.
 func (c *Cluster) retireLocked(n *node, why error) {
-	n.retired = time.Now()
-	c.retired = append(c.retired, n)
+	n.retired = true
 	n.leave(why)
-	netfail.Signal(c.wake)
+	replaced := n.replaced
+	c.wg.Go(func() { n.drain(c.life, c.cfg, replaced, why) })
 }
-
-func (n *node) isRetired() bool { return !n.retired.IsZero() }
 
 // Slot returns the hash slot of a key, as the function Slot does.
 func (c *Cluster) Slot(key string) int { return Slot(key) }

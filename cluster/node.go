@@ -2,12 +2,14 @@ package cluster
 
 import (
 	"context"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/netfail"
 )
 
 // node is a node of the cluster with the connections to it. A connection is dialled on first use.
@@ -23,14 +25,13 @@ type node struct {
 	hinted atomic.Int64 // time of the last redirection to the node, in Unix ns; 0 for none
 
 	// Guarded by the Cluster's mu.
-	retired  time.Time          // time of leaving the cluster
+	retired  bool               // no longer in use
 	demoted  bool               // the topology has named the node as a master, and does so no more
 	replaced bool               // another master serves its slots: the node became a replica or does not answer
-	probed   bool               // probeRetired has looked at the node
 	titles   map[*string]func() // the names added by Introduce, and how to remove them
 
 	mu      sync.Mutex // guards the following
-	gone    error      // reason for leaving, constant once retired; nil for a member
+	gone    error      // reason for leaving; nil for a member
 	streams []*conn.Stream
 }
 
@@ -97,6 +98,46 @@ func (n *node) close(cause error) {
 	for _, p := range n.pools() {
 		_ = p.CloseFor(cause)
 	}
+}
+
+const (
+	// lastAnswers is the time for a replaced master, which may hang, to answer earlier commands.
+	lastAnswers = 250 * time.Millisecond
+
+	// drainPause is the time between looks at a retired node.
+	drainPause = 100 * time.Millisecond
+)
+
+// drain closes the connections to a retired node when life ends, when they owe no answer, or when they have owed an answer for
+// too long. A node that owes answers is dialled: if that fails, it counts as replaced, because it will not answer. why is the
+// reason for leaving.
+func (n *node) drain(life context.Context, cfg Config, replaced bool, why error) {
+	begin, limit := time.Now(), time.Duration(math.MaxInt64)
+	if cfg.Node.Timeout > 0 {
+		limit = cfg.Node.Timeout + time.Second
+	}
+	if replaced || !n.idle() && !n.answers(life, cfg) {
+		limit = min(limit, lastAnswers)
+	}
+	for !n.idle() && time.Since(begin) <= limit {
+		if netfail.Sleep(life, drainPause, nil, nil) != nil {
+			n.close(conn.ErrClosed)
+			return
+		}
+	}
+	n.close(why) // waits for callbacks
+}
+
+// answers reports whether the node can be dialled.
+func (n *node) answers(life context.Context, cfg Config) bool {
+	ctx, cancel := context.WithTimeout(life, lastAnswers)
+	defer cancel()
+	probe, err := conn.Dial(ctx, cfg.seed(n.announced, n.addr))
+	if err != nil {
+		return false
+	}
+	_ = probe.Close()
+	return true
 }
 
 // introduce adds a name to the connections of the node. The caller has the Cluster's mu.

@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
@@ -33,12 +32,6 @@ const (
 	// expectTime is how long refreshes go on after a node has ended a subscription: the other nodes know of its successor
 	// after a heartbeat or two.
 	expectTime = 5 * time.Second
-
-	// lastAnswers is the time for a replaced master, which may hang, to answer earlier commands.
-	lastAnswers = 250 * time.Millisecond
-
-	// drainPause is the time between looks at the retired nodes.
-	drainPause = 100 * time.Millisecond
 )
 
 var errNoSlots = errors.New("cluster: no slots served")
@@ -62,9 +55,8 @@ type pace struct {
 	due       time.Time     // start of the next unrequested refresh
 }
 
-// refreshLoop is the goroutine that reads the topology, from Open to Close, and closes the
-// connections to nodes that have left. Refreshes run one at a time with pauses in between, however
-// many calls request a refresh.
+// refreshLoop is the goroutine that reads the topology, from Open to Close. Refreshes run one at a time with pauses in between,
+// however many calls request a refresh.
 func (c *Cluster) refreshLoop() {
 	p := pace{pause: minPause}
 	p.schedule(time.Now(), c.cfg.RefreshInterval)
@@ -73,16 +65,10 @@ func (c *Cluster) refreshLoop() {
 	for !c.isClosed() {
 		if now := time.Now(); !now.Before(p.at(c.isWanted())) {
 			changed, err := c.refresh(c.life)
-			c.probeRetired(c.life)
 			p.adjustPause(now, changed, err)
 			p.schedule(time.Now(), c.cfg.RefreshInterval)
 		}
-		draining := c.closeIdle(time.Now())
-		wait := time.Until(p.at(c.isWanted()))
-		if draining {
-			wait = min(wait, drainPause)
-		}
-		timer.Reset(max(wait, 0))
+		timer.Reset(max(time.Until(p.at(c.isWanted())), 0))
 		select {
 		case <-c.wake:
 		case <-timer.C:
@@ -393,56 +379,4 @@ func (c *Cluster) removeOthersLocked(members map[*node]bool) {
 			n.endStreams(errReplaced)
 		}
 	}
-}
-
-// probeRetired dials each retired node that owes answers, once. A node that cannot be dialled counts as replaced: it will
-// not answer.
-func (c *Cluster) probeRetired(ctx context.Context) {
-	var suspects []*node
-	c.mu.Lock()
-	for _, n := range c.retired {
-		if !n.replaced && !n.probed && !n.idle() {
-			n.probed = true
-			suspects = append(suspects, n)
-		}
-	}
-	c.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, lastAnswers)
-	defer cancel()
-	var probes sync.WaitGroup
-	for _, n := range suspects {
-		probes.Go(func() {
-			probe, err := conn.Dial(ctx, c.cfg.seed(n.announced, n.addr))
-			if err == nil {
-				_ = probe.Close()
-				return
-			}
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			n.replaced = true
-		})
-	}
-	probes.Wait()
-}
-
-// closeIdle closes the connections to retired nodes that owe no answer, or have owed an answer for
-// too long. It reports whether any retired nodes remain.
-func (c *Cluster) closeIdle(now time.Time) bool {
-	limit := c.cfg.Node.Timeout + time.Second
-	var over []*node
-	c.mu.Lock()
-	c.retired = slices.DeleteFunc(c.retired, func(n *node) bool {
-		age := now.Sub(n.retired)
-		done := n.idle() || c.cfg.Node.Timeout > 0 && age > limit || n.replaced && age > lastAnswers
-		if done {
-			over = append(over, n)
-		}
-		return done
-	})
-	left := len(c.retired) > 0
-	c.mu.Unlock()
-	for _, n := range over {
-		c.wg.Go(func() { n.close(n.gone) }) // close waits for callbacks
-	}
-	return left
 }
