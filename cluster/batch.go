@@ -89,10 +89,11 @@ func (e *BatchError) At(i int) (resp.Value, error) { return e.values[i], e.errs[
 // Error returns the number of commands without a reply and the first reason.
 func (e *BatchError) Error() string {
 	_, missing := distinct(e.errs)
+	what := "commands without a reply"
 	if e.ofKeys {
-		return fmt.Sprintf("cluster: %d of %d keys have failed, the first: %v", missing, len(e.errs), e.causes[0])
+		what = "keys have failed"
 	}
-	return fmt.Sprintf("cluster: %d of %d commands without a reply, the first: %v", missing, len(e.errs), e.causes[0])
+	return fmt.Sprintf("cluster: %d of %d %s, the first: %v", missing, len(e.errs), what, e.causes[0])
 }
 
 // Is implements the matches documented at BatchError.

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -53,17 +54,13 @@ func (t *table) withReplaced(old, n *node) *table {
 	return &next
 }
 
-func (t *table) masters() []*node {
-	serves := make([]bool, len(t.nodes))
+// masters returns the nodes that serve slots.
+func (t *table) masters() (list []*node) {
+	listed := make([]bool, len(t.nodes))
 	for _, at := range t.owners {
-		if at > 0 {
-			serves[at-1] = true
-		}
-	}
-	var list []*node
-	for i, n := range t.nodes {
-		if serves[i] {
-			list = append(list, n)
+		if at > 0 && !listed[at-1] {
+			listed[at-1] = true
+			list = append(list, t.nodes[at-1])
 		}
 	}
 	return list
@@ -71,18 +68,21 @@ func (t *table) masters() []*node {
 
 // any returns a random node that serves slots, if possible a node without a recent failure.
 func (t *table) any() *node {
-	n := len(t.nodes)
-	if n == 0 {
+	if len(t.nodes) == 0 {
 		return nil
 	}
-	first := rand.IntN(n)
-	now := time.Now()
-	for i := range n {
-		if at := t.nodes[(first+i)%n]; !at.isSick(now) {
-			return at
+	random := rand.Int()
+	return cmp.Or(healthy(t.nodes, random, time.Now()), t.nodes[random%len(t.nodes)])
+}
+
+// healthy returns a random node of a list without a recent failure, or nil.
+func healthy(list []*node, random int, now time.Time) *node {
+	for i := range list {
+		if n := list[(random%len(list)+i)%len(list)]; !n.isSick(now) {
+			return n
 		}
 	}
-	return t.nodes[first]
+	return nil
 }
 
 // replica returns a replica of the owner of slot, or nil if none has answered lately.
@@ -90,11 +90,5 @@ func (t *table) replica(slot, random int, now time.Time) *node {
 	if slot == anySlot || t.owners[slot] == 0 || int(t.owners[slot]) > len(t.replicas) {
 		return nil
 	}
-	list := t.replicas[t.owners[slot]-1]
-	for i := range list {
-		if n := list[(random%len(list)+i)%len(list)]; !n.isSick(now) {
-			return n
-		}
-	}
-	return nil
+	return healthy(t.replicas[t.owners[slot]-1], random, now)
 }

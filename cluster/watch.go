@@ -30,7 +30,16 @@ func (c *Cluster) Watch(ctx context.Context, keys []string, fn func(*conn.Conn) 
 	k := call{c: c, ctx: ctx, name: "WATCH"}
 	aborts := 0 // in a row: the keys were changed
 	for at := c.targetOf(slot); ; {
-		values, called, failed, err := at.watch(ctx, keys, fn)
+		var called bool  // whether fn was called
+		var failed error // its error
+		err := at.lend(ctx, k.name, func(lent *conn.Conn) (err error) {
+			values, err = lent.Watch(ctx, keys, func(lent *conn.Conn) (cmds []resp.Command, err error) {
+				called = true
+				cmds, failed = fn(lent)
+				return cmds, failed
+			})
+			return err
+		})
 		switch {
 		case err == nil:
 			return values, nil
@@ -57,17 +66,4 @@ func (c *Cluster) Watch(ctx context.Context, keys []string, fn func(*conn.Conn) 
 			return nil, err
 		}
 	}
-}
-
-// watch makes an attempt of Watch. called reports whether fn was called, and failed is the error that fn returned.
-func (at target) watch(ctx context.Context, keys []string, fn func(*conn.Conn) ([]resp.Command, error)) (values []resp.Value, called bool, failed, err error) {
-	err = at.lend(ctx, "WATCH", func(lent *conn.Conn) (err error) {
-		values, err = lent.Watch(ctx, keys, func(lent *conn.Conn) (cmds []resp.Command, err error) {
-			called = true
-			cmds, failed = fn(lent)
-			return cmds, failed
-		})
-		return err
-	})
-	return values, called, failed, err
 }

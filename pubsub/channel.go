@@ -222,6 +222,13 @@ func (p *part) disconnectLocked(cause error) {
 	}
 }
 
+// postponeLocked makes the keeper request ch, refused with err, after a pause.
+func (p *part) postponeLocked(ch *channel, err error, now time.Time) {
+	ch.deactivate(refused)
+	p.refused[ch] = now.Add(p.pauseLocked(ch, err))
+	netfail.Signal(p.wake)
+}
+
 // longestRefusal is the maximum pause before a refused channel is requested again.
 const longestRefusal = time.Minute
 
@@ -229,17 +236,15 @@ const longestRefusal = time.Minute
 // temporary; other consumers receive Interrupted. The keeper requests the channel again after a
 // pause.
 func (p *part) refuseLocked(ch *channel, err error, now time.Time) {
-	if p.redirectLocked(ch, err) {
+	ch.refusals = min(ch.refusals+1, 100)
+	if p.redirectLocked(ch, err, now) {
 		return
 	}
-	ch.deactivate(refused)
-	ch.refusals = min(ch.refusals+1, 100)
-	p.refused[ch] = now.Add(p.pauseLocked(ch, err))
+	p.postponeLocked(ch, err, now)
 	if len(ch.subs) == 0 {
 		p.updateLocked(ch)
 		return
 	}
-	netfail.Signal(p.wake)
 	for sub := range ch.subs {
 		if sub.ready != nil {
 			if !temporary(err) && (p.subscriber.router == nil || !netfail.Redirects(err)) {

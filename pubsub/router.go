@@ -113,7 +113,7 @@ const movesAtOnce = 2
 
 // redirectLocked tells the Router of a refusal of ch, and moves ch if another server has it now. It reports whether ch has
 // moved.
-func (p *part) redirectLocked(ch *channel, err error) bool {
+func (p *part) redirectLocked(ch *channel, err error, now time.Time) bool {
 	if p.subscriber.router == nil || ch.kind == pattern {
 		return false
 	}
@@ -122,15 +122,12 @@ func (p *part) redirectLocked(ch *channel, err error) bool {
 		return false
 	}
 	ch.deactivate(absent)
-	ch.refusals = min(ch.refusals+1, 100)
 	for sub := range ch.subs {
 		sub.interruptLocked(ch.interrupted(err))
 	}
 	p.rerouteLocked(ch)
-	if to := ch.part; ch.refusals > movesAtOnce {
-		ch.state = refused
-		to.refused[ch] = time.Now().Add(to.pauseLocked(ch, err))
-		netfail.Signal(to.wake)
+	if ch.refusals > movesAtOnce {
+		ch.part.postponeLocked(ch, err, now)
 	}
 	return true
 }

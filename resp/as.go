@@ -217,24 +217,6 @@ func embedsNil(v reflect.Value) bool {
 	return false
 }
 
-// list returns the elements of an aggregate. In a map, keys and values alternate.
-func (v Value) list() ([]Value, error) {
-	switch v.Kind() {
-	case Array, Set, Push, Map:
-		return v.elems(), nil
-	}
-	return nil, v.isNot("a list")
-}
-
-// flat is list for elements that are texts or numbers. An array of pairs, as in RESP3, becomes the flat array of RESP2.
-func (v Value) flat() ([]Value, error) {
-	elems, err := v.list()
-	if flat, ok := unnested(elems); ok {
-		return flat, nil
-	}
-	return elems, err
-}
-
 // isScalar reports whether values of type t are texts or numbers, or pointers to these.
 func isScalar(t reflect.Type) bool {
 	if t.Kind() == reflect.Pointer {
@@ -251,16 +233,19 @@ func (d *decoder) decodeSlice(v Value, dst reflect.Value) error {
 		dst.SetBytes(b)
 		return err
 	}
-	elems, err := v.list()
-	if isScalar(t.Elem()) {
-		elems, err = v.flat()
+	switch v.Kind() {
+	case Array, Set, Push, Map:
+	default:
+		return v.isNot("a list")
 	}
-	if err != nil {
-		return err
+	elems := v.elems()
+	if flat, ok := unnested(elems); ok && isScalar(t.Elem()) { // pairs, as in RESP3
+		elems = flat
 	}
 	dst.Set(reflect.MakeSlice(t, len(elems), len(elems)))
 	texts, ok := dst.Interface().([]string) // of the same elements; decode takes three times as long
 	for i, e := range elems {
+		var err error
 		if ok {
 			texts[i], err = e.Text()
 		} else {

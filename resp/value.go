@@ -200,12 +200,11 @@ func (v Value) Float() (float64, error) {
 // Bool returns v as a boolean. It accepts the numbers and strings 1 and 0. An error reply is
 // returned as the error; any other value is a [*KindError].
 func (v Value) Bool() (bool, error) {
-	switch n, err := v.Int(); {
-	case err != nil || n != 0 && n != 1:
+	n, err := v.Int()
+	if err != nil || n != 0 && n != 1 {
 		return false, v.isNot("a boolean")
-	default:
-		return n == 1, nil
 	}
+	return n == 1, nil
 }
 
 // isNot returns the error of a conversion: the error reply, or a KindError.
