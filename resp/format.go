@@ -24,7 +24,7 @@ func (v Value) String() string {
 // format appends the text of String, and stops soon after maxFormat bytes.
 func (v Value) format(dst []byte) []byte {
 	if attrs := v.attrs(); len(attrs) > 0 {
-		dst = append(formatPairs(append(dst, '<'), attrs), "> "...)
+		dst = append(formatElems(append(dst, '<'), attrs, true), "> "...)
 	}
 	switch v.Kind() {
 	case Null:
@@ -39,7 +39,7 @@ func (v Value) format(dst []byte) []byte {
 	case SimpleError, BlobError:
 		return strconv.AppendQuote(append(dst, "error "...), cut(v.Err().Error()))
 	case Map:
-		return append(formatPairs(append(dst, '{'), v.elems()), '}')
+		return append(formatElems(append(dst, '{'), v.elems(), true), '}')
 	case Set:
 		dst = append(dst, "set "...)
 	case Push:
@@ -49,26 +49,24 @@ func (v Value) format(dst []byte) []byte {
 		s, _ := v.Text()
 		return strconv.AppendQuote(dst, cut(s))
 	}
-	dst = append(dst, '[')
-	for i, e := range v.elems() {
-		if len(dst) > maxFormat {
-			break
-		}
-		if i > 0 {
-			dst = append(dst, ' ')
-		}
-		dst = e.format(dst)
-	}
-	return append(dst, ']')
+	return append(formatElems(append(dst, '['), v.elems(), false), ']')
 }
 
-func formatPairs(dst []byte, elems []Value) []byte {
-	for i := 1; i < len(elems) && len(dst) <= maxFormat; i += 2 {
-		if i > 1 {
+// formatElems appends elements, or pairs of keys and values.
+func formatElems(dst []byte, elems []Value, pairs bool) []byte {
+	for i, e := range elems {
+		switch {
+		case len(dst) > maxFormat:
+			return dst
+		case i == 0:
+		case !pairs:
+			dst = append(dst, ' ')
+		case i%2 == 1:
+			dst = append(dst, ": "...)
+		default:
 			dst = append(dst, ", "...)
 		}
-		dst = append(elems[i-1].format(dst), ": "...)
-		dst = elems[i].format(dst)
+		dst = e.format(dst)
 	}
 	return dst
 }

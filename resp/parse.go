@@ -58,17 +58,6 @@ func shortBulk(b []byte, most int) (from, to, next int) {
 	return from, to, to + 2
 }
 
-// shortNull returns the length of the null at the beginning of b, or 0.
-func shortNull(b []byte) (next int) {
-	switch {
-	case len(b) >= 5 && string(b[:5]) == "$-1\r\n":
-		return 5
-	case len(b) >= 3 && string(b[:3]) == "_\r\n":
-		return 3
-	}
-	return 0
-}
-
 // parseLength parses a length: decimal digits without a sign or leading zero. The largest int
 // stands for every length that exceeds an int; no limit allows it.
 func parseLength(b []byte) (int, bool) {
