@@ -102,7 +102,10 @@ func (s *Script) RunRO(ctx context.Context, d conn.Doer, keys []string, args ...
 // run sends cmd, which names the script by digest. After NOSCRIPT it sends the command eval with
 // the source.
 func (s *Script) run(ctx context.Context, d conn.Doer, cmd resp.Command, eval string) (resp.Value, error) {
-	v, err := send(ctx, d, cmd)
+	if err := cmd.Err(); err != nil { // of an argument
+		return resp.Value{}, err
+	}
+	v, err := d.Send(ctx, cmd)
 	if !noScript(err) {
 		return v, err
 	}
@@ -125,14 +128,6 @@ func (s *Script) run(ctx context.Context, d conn.Doer, cmd resp.Command, eval st
 // noteMissing notes a NOSCRIPT reply, and reports whether there was one before: then SCRIPT LOAD is worth its bytes. Since
 // Redis 7.4 servers evict scripts sent by EVAL, but not those sent by SCRIPT LOAD.
 func (s *Script) noteMissing() bool { return s.missed.Swap(true) }
-
-// send sends cmd unless an argument could not be encoded.
-func send(ctx context.Context, d conn.Doer, cmd resp.Command) (resp.Value, error) {
-	if err := cmd.Err(); err != nil {
-		return resp.Value{}, err
-	}
-	return d.Send(ctx, cmd)
-}
 
 // load returns SCRIPT LOAD with the routing key of cmd.
 func (s *Script) load(cmd resp.Command) resp.Command {
