@@ -43,7 +43,7 @@ type Cluster struct {
 	refreshDone chan struct{}    // closed at the end of the next refresh
 	failing     bool             // the last refresh failed
 	reports     reports
-	titles      map[*string]struct{} // the names added by Introduce
+	titles      map[*string]map[*node]func() // the names added by Introduce, and how to remove them from a node
 }
 
 // Open returns a Cluster. Open asks the nodes at cfg.Addrs in turn for the topology, within the
@@ -61,6 +61,7 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 		inquiry:     make(chan struct{}, 1),
 		nodes:       make(map[string]*node),
 		refreshDone: make(chan struct{}),
+		titles:      make(map[*string]map[*node]func()),
 	}
 	c.read = &table{}
 	c.table.Store(c.read)
@@ -362,8 +363,8 @@ func (c *Cluster) nodeLocked(announced string) *node {
 	cfg.Extra = append(slices.Clip(cfg.Extra), resp.Cmd("READONLY"))
 	n.pool = pool
 	n.reader, _ = conn.New(cfg) // no error: the other Pool has the same Config
-	for key := range c.titles {
-		n.introduce(key)
+	for name, stops := range c.titles {
+		stops[n] = pool.Introduce(*name)
 	}
 	c.nodes[addr] = n
 	return n
@@ -424,6 +425,9 @@ func (c *Cluster) redial(old *node) *node {
 func (c *Cluster) retireLocked(n *node, why error) {
 	n.retired = true
 	n.leave(why)
+	for _, stops := range c.titles {
+		delete(stops, n)
+	}
 	replaced := n.replaced
 	c.wg.Go(func() { n.drain(c.life, c.cfg, replaced, why) })
 }

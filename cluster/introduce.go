@@ -5,23 +5,18 @@ package cluster
 func (c *Cluster) Introduce(name string) (stop func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.titles == nil {
-		c.titles = make(map[*string]struct{})
-	}
-	key := &name
-	c.titles[key] = struct{}{}
+	key, stops := &name, make(map[*node]func())
+	c.titles[key] = stops
 	for _, n := range c.nodes {
-		n.introduce(key)
+		stops[n] = n.pool.Introduce(name)
 	}
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		delete(c.titles, key)
-		for _, n := range c.nodes {
-			if stop := n.titles[key]; stop != nil {
-				stop()
-				delete(n.titles, key)
-			}
+		for _, stop := range stops {
+			stop()
 		}
+		clear(stops)
 	}
 }

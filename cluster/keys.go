@@ -25,18 +25,15 @@ import (
 // command, which may have run. If the call ends during a temporary refusal of a key, the error of the key matches both the
 // end and the refusal. No error contains a key.
 func (c *Cluster) MGet(ctx context.Context, keys []string) ([]resp.Value, error) {
-	return multiKey{c: c, name: "MGET", keys: keys}.run(ctx)
+	return multiKey{c: c, name: "MGET", words: keys, per: 1}.run(ctx)
 }
 
 // MSet sets keys to values, which alternate in pairs as Fields returns them: c.MSet(ctx, resp.Fields(m)). The keys may be
 // in any slots; see MGet. A later value for the same key counts. An odd number of pairs is refused.
 func (c *Cluster) MSet(ctx context.Context, pairs []string) error {
-	m := multiKey{c: c, name: "MSET"}
+	m := multiKey{c: c, name: "MSET", words: pairs, per: 2}
 	if len(pairs)%2 != 0 {
 		return &conn.Error{Op: m.name, Err: &refusedError{errors.New("cluster: a key without a value")}}
-	}
-	for i := 0; i < len(pairs); i += 2 {
-		m.keys, m.values = append(m.keys, pairs[i]), append(m.values, pairs[i+1])
 	}
 	_, err := m.run(ctx)
 	return err
@@ -45,18 +42,18 @@ func (c *Cluster) MSet(ctx context.Context, pairs []string) error {
 // Del deletes keys and returns the number of keys that existed. The keys may be in any slots; see MGet. With an error the
 // number is about the keys whose outcome is known.
 func (c *Cluster) Del(ctx context.Context, keys []string) (int64, error) {
-	return multiKey{c: c, name: "DEL", keys: keys}.count(ctx)
+	return multiKey{c: c, name: "DEL", words: keys, per: 1}.count(ctx)
 }
 
 // Unlink is Del, except that the server frees the memory later.
 func (c *Cluster) Unlink(ctx context.Context, keys []string) (int64, error) {
-	return multiKey{c: c, name: "UNLINK", keys: keys}.count(ctx)
+	return multiKey{c: c, name: "UNLINK", words: keys, per: 1}.count(ctx)
 }
 
 // Exists returns the number of keys that exist; a key given twice counts twice. The keys may be in any slots; see MGet.
 // With an error the number is about the keys whose outcome is known.
 func (c *Cluster) Exists(ctx context.Context, keys []string) (int64, error) {
-	return multiKey{c: c, name: "EXISTS", keys: keys}.count(ctx)
+	return multiKey{c: c, name: "EXISTS", words: keys, per: 1}.count(ctx)
 }
 
 // multiKey is a command on keys in several slots.
@@ -64,8 +61,8 @@ type multiKey struct {
 	c      *Cluster
 	reader chooser // nil: the masters
 	name   string
-	keys   []string
-	values []string // of MSET, one for each key
+	words  []string // the keys, with MSET each followed by its value
+	per    int      // words of a key
 }
 
 // count returns the sum of the replies. The reply to a command counts once, for its first key.
@@ -82,10 +79,11 @@ func (m multiKey) count(ctx context.Context) (sum int64, err error) {
 // run returns one value for each key: an element of the reply of MGET; else the reply, for the first key of a command,
 // and null for its further keys. On an error the values of the keys that have failed are null.
 func (m multiKey) run(ctx context.Context) ([]resp.Value, error) {
-	if len(m.keys) == 0 {
+	keys := len(m.words) / m.per
+	if keys == 0 {
 		return nil, nil
 	}
-	o := BatchError{ofKeys: true, values: make([]resp.Value, len(m.keys)), errs: make([]error, len(m.keys))}
+	o := BatchError{ofKeys: true, values: make([]resp.Value, keys), errs: make([]error, keys)}
 	moving := m.send(context.WithValue(ctx, conn.NoTryAgain, true), &o, m.bySlot(), true)
 	if len(moving) > 0 {
 		m.send(ctx, &o, moving, false)
@@ -97,8 +95,8 @@ func (m multiKey) run(ctx context.Context) ([]resp.Value, error) {
 func (m multiKey) bySlot() (parts [][]int) {
 	var slots []int
 	of := make(map[int][]int)
-	for i, key := range m.keys {
-		slot := Slot(key)
+	for i := range len(m.words) / m.per {
+		slot := Slot(m.words[i*m.per])
 		if of[slot] == nil {
 			slots = append(slots, slot)
 		}
@@ -117,10 +115,7 @@ func (m multiKey) send(ctx context.Context, o *BatchError, parts [][]int, split 
 	for p, part := range parts {
 		words := []string{m.name}
 		for _, i := range part {
-			words = append(words, m.keys[i])
-			if m.values != nil {
-				words = append(words, m.values[i])
-			}
+			words = append(words, m.words[i*m.per:(i+1)*m.per]...)
 		}
 		cmds[p] = resp.CmdStrings(words)
 	}

@@ -25,10 +25,9 @@ type node struct {
 	hinted atomic.Int64 // time of the last redirection to the node, in Unix ns; 0 for none
 
 	// Guarded by the Cluster's mu.
-	retired  bool               // no longer in use
-	demoted  bool               // the topology has named the node as a master, and does so no more
-	replaced bool               // another master serves its slots: the node became a replica or does not answer
-	titles   map[*string]func() // the names added by Introduce, and how to remove them
+	retired  bool // no longer in use
+	demoted  bool // the topology has named the node as a master, and does so no more
+	replaced bool // another master serves its slots: the node became a replica or does not answer
 
 	mu      sync.Mutex // guards the following
 	gone    error      // reason for leaving; nil for a member
@@ -138,12 +137,4 @@ func (n *node) answers(life context.Context, cfg Config) bool {
 	}
 	_ = probe.Close()
 	return true
-}
-
-// introduce adds a name to the connections of the node. The caller has the Cluster's mu.
-func (n *node) introduce(key *string) {
-	if n.titles == nil {
-		n.titles = make(map[*string]func())
-	}
-	n.titles[key] = n.pool.Introduce(*key)
 }

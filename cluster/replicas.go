@@ -71,12 +71,12 @@ func (r Replicas) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Va
 
 // MGet is Cluster.MGet with replicas.
 func (r Replicas) MGet(ctx context.Context, keys []string) ([]resp.Value, error) {
-	return multiKey{c: r.c, reader: targetsOfReplicas(rand.Int()), name: "MGET", keys: keys}.run(ctx)
+	return multiKey{c: r.c, reader: targetsOfReplicas(rand.Int()), name: "MGET", words: keys, per: 1}.run(ctx)
 }
 
 // Exists is Cluster.Exists with replicas.
 func (r Replicas) Exists(ctx context.Context, keys []string) (int64, error) {
-	return multiKey{c: r.c, reader: targetsOfReplicas(rand.Int()), name: "EXISTS", keys: keys}.count(ctx)
+	return multiKey{c: r.c, reader: targetsOfReplicas(rand.Int()), name: "EXISTS", words: keys, per: 1}.count(ctx)
 }
 
 // targetsOfReplicas returns a chooser of replicas. random selects the replica of each master.

@@ -6,35 +6,34 @@ const Slots = 16384
 // Slot returns the hash slot of a key. A key may have a hash tag: the text between the first { and
 // the next }, unless empty. With a hash tag only the tag is hashed, so keys with the same tag are
 // in the same slot.
-func Slot[T ~string | ~[]byte](key T) int {
-	first, end := hashed(key)
-	return int(crc16(key, first, end) % Slots)
-}
+func Slot[T ~string | ~[]byte](key T) int { return int(crc16(hashed(key)) % Slots) }
 
-// hashed returns the bounds of the part of a key to be hashed.
-func hashed[T ~string | ~[]byte](key T) (first, end int) {
-	open := index(key, 0, '{')
-	if end := index(key, open+1, '}'); end < len(key) && end > open+1 {
-		return open + 1, end
+// hashed returns the part of a key to be hashed.
+func hashed[T ~string | ~[]byte](key T) T {
+	if open := index(key, '{'); open < len(key) {
+		tag := key[open+1:]
+		if end := index(tag, '}'); 0 < end && end < len(tag) {
+			return tag[:end]
+		}
 	}
-	return 0, len(key)
+	return key
 }
 
-// index returns the first index of b in key at or after from, or len(key).
-func index[T ~string | ~[]byte](key T, from int, b byte) int {
-	for i := from; i < len(key); i++ {
-		if key[i] == b {
+// index returns the first index of b in text, or len(text).
+func index[T ~string | ~[]byte](text T, b byte) int {
+	for i := range len(text) {
+		if text[i] == b {
 			return i
 		}
 	}
-	return len(key)
+	return len(text)
 }
 
 // crc16 returns CRC-16/XMODEM: polynomial x^16 + x^12 + x^5 + 1, nothing reversed, initial value 0.
-func crc16[T ~string | ~[]byte](key T, first, end int) uint16 {
+func crc16[T ~string | ~[]byte](text T) uint16 {
 	var crc uint16
-	for i := first; i < end; i++ {
-		crc = crc<<8 ^ crcTable[byte(crc>>8)^key[i]]
+	for i := range len(text) {
+		crc = crc<<8 ^ crcTable[byte(crc>>8)^text[i]]
 	}
 	return crc
 }

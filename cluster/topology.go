@@ -169,23 +169,17 @@ func integer(v resp.Value, most int) (int, bool) {
 	return int(n), err == nil && 0 <= n && n <= int64(most)
 }
 
-// hostValue reads a host name. Null means the same as an empty name.
-func hostValue(v resp.Value) (string, bool) {
-	if v.IsNull() {
-		return "", true
-	}
-	text, err := v.Text()
-	return text, err == nil && v.Kind() != resp.Integer
-}
-
 // readShardNode reads host, port, and the additions of newer servers: node id and metadata. Further
 // elements are ignored.
 func readShardNode(v resp.Value) (n shardNode, ok bool) {
 	if v.Kind() != resp.Array || v.Len() < 2 {
 		return n, false
 	}
-	if n.host, ok = hostValue(v.At(0)); !ok {
-		return n, false
+	if host := v.At(0); !host.IsNull() { // null means the same as an empty name
+		var err error
+		if n.host, err = host.Text(); err != nil || host.Kind() == resp.Integer {
+			return n, false
+		}
 	}
 	if n.port, ok = integer(v.At(1), math.MaxUint16); !ok {
 		return n, false

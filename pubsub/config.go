@@ -48,11 +48,8 @@ func (cfg Config) withDefaults() Config {
 	cfg.PingInterval = cmp.Or(cfg.PingInterval, 5*time.Second)
 	cfg.Timeout = cmp.Or(cfg.Timeout, 5*time.Second)
 	cfg.IdleTimeout = cmp.Or(cfg.IdleTimeout, time.Minute)
-	cfg.MinBackoff = max(cfg.MinBackoff, 0)
-	cfg.MaxBackoff = max(cfg.MaxBackoff, 0)
-	cfg.MinBackoff = cmp.Or(cfg.MinBackoff, 8*time.Millisecond)
-	cfg.MaxBackoff = cmp.Or(cfg.MaxBackoff, time.Second)
-	cfg.MaxBackoff = max(cfg.MaxBackoff, cfg.MinBackoff)
+	cfg.MinBackoff = cmp.Or(max(cfg.MinBackoff, 0), 8*time.Millisecond)
+	cfg.MaxBackoff = max(cmp.Or(max(cfg.MaxBackoff, 0), time.Second), cfg.MinBackoff)
 	switch {
 	case cfg.QueueBytes == 0:
 		cfg.QueueBytes = 16 << 20
