@@ -94,11 +94,6 @@ func parseDouble(b []byte) (float64, bool) {
 	return f, err == nil || errors.Is(err, strconv.ErrRange) // too large: infinity
 }
 
-// inRange reports whether f, parsed from text, is infinite only if the text says so.
-func inRange(f float64, text string) bool {
-	return !math.IsInf(f, 0) || !strings.ContainsAny(text, "0123456789")
-}
-
 // exactInt returns the value of s, a finite number for parseDouble, if the value is an integer of 64 bits. Otherwise ok is
 // false.
 func exactInt(s string) (_ int64, ok bool) {

@@ -186,10 +186,7 @@ func (r *Reader) advance() error {
 	}
 	if len(r.frames) == 0 {
 		r.elements = 0
-		r.end = r.offset() + int64(r.lim.Total)
-		if r.end < 0 { // overflow
-			r.end = math.MaxInt64
-		}
+		r.end = r.offset() + min(int64(r.lim.Total), math.MaxInt64-r.offset())
 		r.frames = append(r.frames, frame{kind: root, want: 1})
 	}
 	for len(r.frames) > 0 {

@@ -132,19 +132,13 @@ func (r *Reader) readText(mark byte) error {
 		return err
 	}
 	kind, size := kindOf(mark), header+n+2
-	long := n > smallText
-	if !long {
-		err = r.need(size)
-	} else if mark == '=' {
-		err = r.need(header + formatLen)
-	}
-	if err != nil {
+	if err := r.need(min(size, header+smallText+2)); err != nil {
 		return err
 	}
 	if mark == '=' && r.buf[r.r+header+formatLen-1] != ':' {
 		return r.syntax(header, "a verbatim string has no format")
 	}
-	if long && r.Buffered() < size {
+	if r.Buffered() < size {
 		r.r += header
 		r.body.active, r.body.chunk = true, false
 		r.body.kind, r.body.size, r.body.left = kind, n, n
@@ -305,26 +299,19 @@ func (r *Reader) readAggregate(mark byte) error {
 	}
 	r.r += header
 	r.elements += max(0, n*per)
-	r.open(kindOf(mark), n, n*per)
-	return nil
-}
-
-// open adds a frame for an aggregate of n elements or pairs, want values in total. An empty
-// aggregate is complete and gets no frame.
-func (r *Reader) open(kind Kind, n, want int) {
-	if kind == attribute {
-		f := r.top()
+	if mark == '|' {
 		if f.attrs == 0 {
 			f.attrsFrom = len(r.items)
 		}
 		f.attrs += max(1, n)
 	}
 	switch {
-	case want != 0:
-		r.frames = append(r.frames, frame{kind: kind, want: want, start: len(r.items)})
-	case kind != attribute:
-		r.add(item{kind: kind})
+	case n != 0:
+		r.frames = append(r.frames, frame{kind: kindOf(mark), want: n * per, start: len(r.items)})
+	case mark != '|': // complete
+		r.add(item{kind: kindOf(mark)})
 	}
+	return nil
 }
 
 func (r *Reader) readEnd() error {
@@ -343,8 +330,7 @@ func (r *Reader) readEnd() error {
 		return r.syntax(0, "a key without a value in a streamed map")
 	}
 	r.r += 3
-	r.push(r.close())
-	r.closeComplete()
+	r.add(r.close())
 	return nil
 }
 

@@ -190,7 +190,7 @@ func (v Value) Float() (float64, error) {
 		return v.double(), nil
 	case SimpleString, BulkString, BigNumber, VerbatimString:
 		s, _ := v.Text()
-		if f, ok := parseDouble([]byte(s)); ok && inRange(f, s) {
+		if f, ok := parseDouble([]byte(s)); ok && (!math.IsInf(f, 0) || !strings.ContainsAny(s, "0123456789")) { // infinite only if s says so
 			return f, nil
 		}
 	}
