@@ -141,9 +141,11 @@ func (b *batch) route() error {
 	}
 	b.targets = make([]target, len(b.cmds))
 	t := b.c.table.Load()
-	var writes map[int]bool
+	writes := make(map[int]bool) // slots that the batch does not only read
 	if b.reader != nil {
-		writes = withWrites(b.cmds, slots)
+		for i, slot := range slots {
+			writes[slot] = writes[slot] || !isRead(&b.cmds[i])
+		}
 	}
 	at := target{node: t.any(), slot: anySlot} // the same node for all commands if none has a key
 	for i, slot := range slots {
@@ -164,20 +166,19 @@ func (b *batch) route() error {
 // command with a key.
 func (b *batch) slots() ([]int, error) {
 	slots := make([]int, len(b.cmds))
-	last := anySlot
 	for i := range b.cmds {
 		slot, err := b.c.route(&b.cmds[i])
-		switch {
-		case err != nil:
+		if err != nil {
 			return nil, err
-		case slot == anySlot:
-			slot = last
-		case last == anySlot:
-			for j := range i {
-				slots[j] = slot
-			}
 		}
-		slots[i], last = slot, slot
+		slots[i] = slot
+	}
+	last := slots[max(0, slices.IndexFunc(slots, func(slot int) bool { return slot != anySlot }))]
+	for i, slot := range slots {
+		if slot == anySlot {
+			slots[i] = last
+		}
+		last = slots[i]
 	}
 	return slots, nil
 }

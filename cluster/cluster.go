@@ -424,7 +424,10 @@ func (c *Cluster) redial(old *node) *node {
 // retireLocked takes a node out of use. Its connections are closed once they owe no answers.
 func (c *Cluster) retireLocked(n *node, why error) {
 	n.retired = true
-	n.leave(why)
+	n.mu.Lock()
+	n.gone = why
+	n.mu.Unlock()
+	n.endStreams(why)
 	for _, stops := range c.titles {
 		delete(stops, n)
 	}

@@ -52,14 +52,6 @@ func (n *node) stream(ctx context.Context) (*conn.Stream, error) {
 	return s, nil
 }
 
-// leave closes the streams of a node that has left the cluster.
-func (n *node) leave(why error) {
-	n.mu.Lock()
-	n.gone = why
-	n.mu.Unlock()
-	n.endStreams(why)
-}
-
 func (n *node) endStreams(why error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -30,15 +30,3 @@ func isRead(cmd *resp.Command) bool {
 	}
 	return true
 }
-
-// withWrites returns the slots for which a batch has a command that is not known to be a read. slots has the slot of
-// each command.
-func withWrites(cmds []resp.Command, slots []int) map[int]bool {
-	writes := make(map[int]bool)
-	for i := range cmds {
-		if !isRead(&cmds[i]) {
-			writes[slots[i]] = true
-		}
-	}
-	return writes
-}

@@ -47,7 +47,11 @@ func (c *Cluster) sendTogether(ctx context.Context, cmds []resp.Command) (values
 		}
 		refusal = refusedWhole(cmds, values)
 		if refusal == nil || k.wantsRefusals() { // executed at least in part, or not to be repeated
-			k.learnFrom(at, values)
+			for _, v := range values {
+				if err := v.Err(); err != nil { // a reply, from which the Cluster learns
+					k.decide(at, err, &k.lastFailure)
+				}
+			}
 			return none, nil
 		}
 		return none, refusal
@@ -95,13 +99,4 @@ func refusedWhole(cmds []resp.Command, values []resp.Value) (first error) {
 		first = cmp.Or(first, err)
 	}
 	return first
-}
-
-// learnFrom updates the topology from refusals that are returned as replies.
-func (k *call) learnFrom(at target, values []resp.Value) {
-	for _, v := range values {
-		if err := v.Err(); err != nil {
-			k.decide(at, err, &k.lastFailure)
-		}
-	}
 }

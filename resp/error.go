@@ -118,10 +118,10 @@ func (e Error) Redirect() (r Redirect, ok bool) {
 	if n := len(r.Host); n > 2 && r.Host[0] == '[' && r.Host[n-1] == ']' {
 		r.Host = r.Host[1 : n-1]
 	}
-	if r.Slot, ok = decimal(slot, 0, 16383); !ok {
-		return Redirect{}, false
-	}
-	if r.Port, ok = decimal(addr[colon+1:], 1, 65535); !ok {
+	var valid bool
+	r.Slot, ok = decimal(slot, 0, 16383)
+	r.Port, valid = decimal(addr[colon+1:], 1, 65535)
+	if !ok || !valid {
 		return Redirect{}, false
 	}
 	return r, true
