@@ -91,21 +91,21 @@ func (cfg *Config) takeParameters(tail string) (rest string, err error) {
 	var others []string
 	seen := map[string]bool{}
 	for pair := range strings.SplitSeq(query, "&") {
-		name, value, _ := strings.Cut(pair, "=")
-		value, err := url.QueryUnescape(value)
-		if name != "max_redirects" && name != "refresh_interval" {
+		name, text, _ := strings.Cut(pair, "=")
+		value, err := url.QueryUnescape(text)
+		switch {
+		case name != "max_redirects" && name != "refresh_interval":
 			others = append(others, pair)
 			continue
-		}
-		if seen[name] {
+		case seen[name]:
 			return "", fmt.Errorf("cluster: url: parameter %q is repeated", name)
-		}
-		seen[name] = true
-		if err == nil && name == "max_redirects" {
+		case err != nil:
+		case name == "max_redirects":
 			cfg.MaxRedirects, err = strconv.Atoi(value)
-		} else if err == nil {
+		default:
 			cfg.RefreshInterval, err = time.ParseDuration(value)
 		}
+		seen[name] = true
 		if err != nil {
 			return "", fmt.Errorf("cluster: url: %s is not a number, or a duration such as 5s", name)
 		}

@@ -38,44 +38,35 @@ func (e Entry) Get(name string) string {
 // An error ends the loop, in a last step: err, an error reply, or a [*KindError] for a reply of another form.
 func Entries(v Value, err error) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
+		streams, bad := v.Pairs()
+		first, list := v.At(0), v.At(0).At(1)
 		switch {
 		case err != nil:
 			yield(Entry{}, err)
-		case v.Kind() == Map:
-			for stream, list := range pairs(v.elems()) {
-				if !streamEntries(stream, list, yield) {
-					return
-				}
-			}
-		case v.Kind() == Array:
-			for _, e := range v.elems() {
-				if !entryOrStream(e, yield) {
-					return
-				}
-			}
-		case !v.IsNull():
+		case v.IsNull():
+		case v.Kind() == Array && (first.Kind() != Array || list.Kind() != Array || list.Len() > 0 && list.At(0).Kind() != Array):
+			yieldEntries("", v, yield)
+		case bad != nil, v.Kind() == Set, v.Kind() == Push:
 			yield(Entry{}, v.isNot("a list of entries"))
+		default:
+			for stream, list := range streams {
+				name, err := stream.Text()
+				if err != nil || list.Kind() != Array {
+					yield(Entry{}, list.isNot("a list of entries"))
+					return
+				}
+				if !yieldEntries(name, list, yield) {
+					return
+				}
+			}
 		}
 	}
 }
 
-// entryOrStream yields the entry e, or the entries of the stream e, and reports whether to go on.
-func entryOrStream(e Value, yield func(Entry, error) bool) bool {
-	if list := e.At(1); e.Kind() == Array && list.Kind() == Array && (list.Len() == 0 || list.At(0).Kind() == Array) {
-		return streamEntries(e.At(0), list, yield)
-	}
-	return yieldEntry("", e, yield)
-}
-
-// streamEntries yields the entries of a stream, and reports whether to go on.
-func streamEntries(stream, list Value, yield func(Entry, error) bool) bool {
-	name, err := stream.Text()
-	if err != nil || list.Kind() != Array {
-		yield(Entry{}, list.isNot("a list of entries"))
-		return false
-	}
+// yieldEntries yields the entries in a list, and reports whether to go on.
+func yieldEntries(stream string, list Value, yield func(Entry, error) bool) bool {
 	for _, e := range list.elems() {
-		if !yieldEntry(name, e, yield) {
+		if !yieldEntry(stream, e, yield) {
 			return false
 		}
 	}
