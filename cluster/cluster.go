@@ -67,8 +67,7 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	c.table.Store(c.read)
 	c.life, c.end = context.WithCancel(context.Background())
 	if err := c.discover(ctx); err != nil {
-		c.end()
-		c.closeNodes()
+		_ = c.Close()
 		return nil, err
 	}
 	c.wg.Go(c.refreshLoop)
@@ -242,19 +241,13 @@ func (c *Cluster) Owner(key string) (Node, bool) {
 func (c *Cluster) Close() error {
 	c.mu.Lock()
 	c.end()
-	c.mu.Unlock()
-	c.closeNodes()
-	c.wg.Wait()
-	return nil
-}
-
-func (c *Cluster) closeNodes() {
-	c.mu.Lock()
 	nodes := slices.Collect(maps.Values(c.nodes))
 	c.mu.Unlock()
 	for _, n := range nodes {
 		n.close(conn.ErrClosed)
 	}
+	c.wg.Wait()
+	return nil
 }
 
 func (c *Cluster) isClosed() bool { return c.life.Err() != nil }

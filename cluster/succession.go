@@ -26,18 +26,9 @@ type reports struct {
 	// latest has the latest reports of two nodes, newest first. Two, because the report of a master about itself may be of
 	// no use, and must not displace a usable one.
 	latest  [2]report
-	masters map[string]masterHistory   // all masters in any report, by id
+	masters map[string]bool            // all masters in any report, by id; true if the first report has it, and none a replica of it
 	named   map[string]conn.Succession // the answers to SuccessionOf, by id
 }
-
-// masterHistory is what all reports together have said of a master.
-type masterHistory struct {
-	first      bool // the first report names it
-	hadReplica bool
-}
-
-// bare reports whether the first report named a master, and no report named a replica of it.
-func (s *reports) bare(id string) bool { return s.masters[id] == masterHistory{first: true} }
 
 func (c *Cluster) noteReport(r report) {
 	c.mu.Lock()
@@ -45,11 +36,11 @@ func (c *Cluster) noteReport(r report) {
 	s := &c.reports
 	first := s.masters == nil
 	if first {
-		s.masters = make(map[string]masterHistory)
+		s.masters = make(map[string]bool)
 	}
 	for _, m := range r.masters {
-		h := s.masters[m.id]
-		s.masters[m.id] = masterHistory{h.first || first, h.hadReplica || len(m.replicas) > 0}
+		bare, known := s.masters[m.id]
+		s.masters[m.id] = (bare || first && !known) && len(m.replicas) == 0
 	}
 	if s.latest[0].from != r.from {
 		s.latest[1] = s.latest[0]
@@ -144,7 +135,7 @@ func (c *Cluster) known(slot int, since time.Time) (conn.Succession, bool) {
 		if !since.IsZero() && !alone && (r.from == s.Addr || !c.namesItself(r)) {
 			continue
 		}
-		s.Bare = c.reports.bare(s.Master)
+		s.Bare = c.reports.masters[s.Master]
 		return s, true
 	}
 	return conn.Succession{}, false

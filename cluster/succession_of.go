@@ -59,7 +59,7 @@ func (c *Cluster) noteNamed(s conn.Succession, text string) error {
 		return errNoMaster
 	}
 	s.Addr = c.cfg.dialAddr(s.Addr)
-	s.Bare = c.reports.bare(s.Master) && s.Replicas == 0
+	s.Bare = c.reports.masters[s.Master] && s.Replicas == 0
 	if c.reports.named == nil || len(c.reports.named) >= maxNamed {
 		c.reports.named = make(map[string]conn.Succession)
 	}
