@@ -84,15 +84,16 @@ func (c *Cluster) StreamTo(ctx context.Context, server string) (*conn.Stream, er
 // a MOVED, Route returns the named node immediately. In any case the Cluster refreshes the topology;
 // after the end of a subscription again and again, for some seconds.
 func (c *Cluster) Refused(server string, err error) {
+	reply, refused := errors.AsType[resp.Error](err)
+	silent := errors.Is(err, os.ErrDeadlineExceeded)
 	c.mu.Lock()
 	n := c.nodes[server]
-	c.mu.Unlock()
-	if n != nil && errors.Is(err, os.ErrDeadlineExceeded) { // ask healthy nodes first
-		n.sick.Store(time.Now().UnixNano())
+	if !refused && !silent { // a former master may have become a replica, which grants subscriptions: no error would come
+		c.expected = time.Now().Add(expectTime)
 	}
-	reply, refused := errors.AsType[resp.Error](err)
-	if !refused && !errors.Is(err, os.ErrDeadlineExceeded) {
-		c.expectChange(time.Now())
+	c.mu.Unlock()
+	if n != nil && silent { // ask healthy nodes first
+		n.sick.Store(time.Now().UnixNano())
 	}
 	c.wantRefresh()
 	r, ok := reply.Redirect()

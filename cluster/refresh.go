@@ -117,14 +117,6 @@ func (c *Cluster) isWanted() bool {
 	return c.wanted || time.Now().Before(c.expected)
 }
 
-// expectChange makes the Cluster refresh the topology for expectTime, because the former master of a slot may have become
-// a replica. A replica grants subscriptions to shard channels, so no error would point to the new master.
-func (c *Cluster) expectChange(now time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.expected = now.Add(expectTime)
-}
-
 // discover reads the topology for the first time, with as many attempts as a call. They end if no server at the
 // addresses knows what a cluster is.
 func (c *Cluster) discover(ctx context.Context) error {

@@ -46,10 +46,8 @@ func (t *table) with(slot int, n *node) *table {
 func (t *table) withReplaced(old, n *node) *table {
 	next := *t
 	next.nodes = slices.Clone(t.nodes)
-	for i := range next.nodes {
-		if next.nodes[i] == old {
-			next.nodes[i] = n
-		}
+	if i := slices.Index(t.nodes, old); i >= 0 {
+		next.nodes[i] = n
 	}
 	return &next
 }

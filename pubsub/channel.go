@@ -85,14 +85,10 @@ type request struct {
 
 // addMemberLocked adds sub to the Subscriptions of a channel.
 func (p *part) addMemberLocked(sub *Subscription, k kind, name string) {
-	known := &p.subscriber.channels[k]
-	ch := (*known)[name]
+	ch := p.subscriber.channels[k][name]
 	if ch == nil {
 		ch = &channel{name: name, kind: k, part: p, subs: make(map[*Subscription]struct{})}
-		if *known == nil {
-			*known = make(map[string]*channel)
-		}
-		(*known)[name] = ch
+		p.subscriber.channels[k][name] = ch
 		p.count++
 	}
 	if _, twice := ch.subs[sub]; twice {

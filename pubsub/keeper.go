@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"sync"
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
@@ -113,15 +112,14 @@ func (p *part) serve(ctx context.Context, stream *conn.Stream) (answered bool, e
 
 	var cause error
 	gone := make(chan struct{})
-	var reader sync.WaitGroup
-	reader.Go(func() {
+	p.subscriber.keeper.Go(func() { // the reader
 		defer close(gone)
 		cause = p.read(stream)
 		_ = stream.Close() // also ends a blocked write
 	})
 	err = p.write(ctx, stream, gone)
 	_ = stream.Close()
-	reader.Wait()
+	<-gone
 
 	switch {
 	case ctx.Err() != nil || err == errIdle:

@@ -60,9 +60,6 @@ func (s *Subscriber) partLocked(server string) *part {
 	p := s.parts[server]
 	if p == nil {
 		p = newPart(s, server)
-		if s.parts == nil {
-			s.parts = make(map[string]*part)
-		}
 		s.parts[server] = p
 	}
 	return p

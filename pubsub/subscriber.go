@@ -83,7 +83,10 @@ func New(d Dialer, cfg Config) *Subscriber {
 	if d == nil {
 		panic("pubsub: New without a Dialer")
 	}
-	s := &Subscriber{dialer: d, cfg: cfg.withDefaults()}
+	s := &Subscriber{dialer: d, cfg: cfg.withDefaults(), parts: make(map[string]*part)}
+	for k := range s.channels {
+		s.channels[k] = make(map[string]*channel)
+	}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.router, _ = d.(Router)
 	s.main = newPart(s, "")

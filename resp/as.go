@@ -168,14 +168,12 @@ func (v Value) decodeScalar(dst reflect.Value) error {
 }
 
 func (v Value) unsigned() (uint64, error) {
-	n, err := v.Int()
-	if err == nil && n >= 0 {
+	if n, err := v.Int(); err == nil && n >= 0 {
 		return uint64(n), nil
 	}
-	if s, err := v.Text(); err == nil {
-		if n, err := strconv.ParseUint(s, 10, 64); err == nil {
-			return n, nil
-		}
+	s, _ := v.Text()
+	if n, err := strconv.ParseUint(s, 10, 64); err == nil {
+		return n, nil
 	}
 	return 0, v.isNot("an unsigned integer")
 }
