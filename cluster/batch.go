@@ -98,10 +98,7 @@ func (e *BatchError) Error() string {
 
 // Is implements the matches documented at BatchError.
 func (e *BatchError) Is(target error) bool {
-	sent := false
-	for _, err := range e.errs {
-		sent = sent || err == nil || !conn.SafeToRetry(err)
-	}
+	sent := slices.ContainsFunc(e.errs, func(err error) bool { return err == nil || !conn.SafeToRetry(err) })
 	switch target {
 	case conn.ErrUncertain:
 		return sent
@@ -167,7 +164,7 @@ func (b *batch) route() error {
 func (b *batch) slots() ([]int, error) {
 	slots := make([]int, len(b.cmds))
 	for i := range b.cmds {
-		slot, err := b.c.route(&b.cmds[i])
+		slot, err := routeOf(&b.cmds[i])
 		if err != nil {
 			return nil, err
 		}

@@ -200,7 +200,3 @@ func (at target) addr() string {
 	}
 	return at.node.addr
 }
-
-// commandName returns the name of a command for errors. A name with unusual characters becomes
-// "command", so that an argument in the wrong position never appears in an error.
-func commandName(cmd *resp.Command) string { return netfail.Op(cmd.Name()) }

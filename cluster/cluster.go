@@ -84,7 +84,7 @@ func (c *Cluster) Do(ctx context.Context, args ...any) (resp.Value, error) {
 // Send sends one command and returns its reply, as Do does. A routing key in cmd takes precedence
 // over the first key. Send allocates only the reply; Do makes one more allocation.
 func (c *Cluster) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
-	slot, err := c.route(&cmd)
+	slot, err := routeOf(&cmd)
 	if err != nil {
 		return resp.Value{}, err
 	}
@@ -128,7 +128,7 @@ func (c *Cluster) Tx(ctx context.Context, cmds []resp.Command) (_ []resp.Value, 
 	if len(cmds) == 0 {
 		return nil, nil
 	}
-	slot, err := c.routeAll(cmds, true)
+	slot, err := routeAll(cmds, true)
 	if err != nil {
 		return nil, err
 	}
@@ -139,10 +139,10 @@ func (c *Cluster) Tx(ctx context.Context, cmds []resp.Command) (_ []resp.Value, 
 }
 
 // routeAll returns the slot of the first command with a key. With inOne, a further command must not have another slot.
-func (c *Cluster) routeAll(cmds []resp.Command, inOne bool) (int, error) {
+func routeAll(cmds []resp.Command, inOne bool) (int, error) {
 	slot := anySlot
 	for i := range cmds {
-		s, err := c.route(&cmds[i])
+		s, err := routeOf(&cmds[i])
 		switch {
 		case err != nil:
 			return 0, err
@@ -150,7 +150,7 @@ func (c *Cluster) routeAll(cmds []resp.Command, inOne bool) (int, error) {
 			slot = s
 		case inOne && s != anySlot && s != slot:
 			err := fmt.Errorf("cluster: the keys of a transaction must be in one slot, and these are in slots %d and %d", slot, s)
-			return 0, &conn.Error{Op: commandName(&cmds[i]), Err: &refusedError{err}}
+			return 0, refused(commandName(&cmds[i]), err)
 		}
 	}
 	return slot, nil
@@ -301,25 +301,6 @@ func (c *Cluster) Stats() Stats {
 	}
 	return s
 }
-
-// route returns the slot of cmd, or the reason for refusing cmd.
-func (c *Cluster) route(cmd *resp.Command) (int, error) {
-	err := cmd.Err()
-	slot := anySlot
-	if err == nil {
-		slot, err = routeOf(cmd)
-	}
-	if err != nil {
-		return 0, &conn.Error{Op: commandName(cmd), Err: &refusedError{err}}
-	}
-	return slot, nil
-}
-
-// refusedError is the reason for refusing a command. It matches conn.ErrRefused.
-type refusedError struct{ error }
-
-func (e *refusedError) Is(target error) bool { return target == conn.ErrRefused }
-func (e *refusedError) Unwrap() error        { return e.error }
 
 func (c *Cluster) targetOf(slot int) target {
 	return target{node: c.table.Load().owner(slot), slot: slot}

@@ -52,7 +52,7 @@ func (r Replicas) Send(ctx context.Context, cmd resp.Command) (resp.Value, error
 	if !isRead(&cmd) {
 		return r.c.Send(ctx, cmd)
 	}
-	slot, err := r.c.route(&cmd)
+	slot, err := routeOf(&cmd)
 	if err != nil {
 		return resp.Value{}, err
 	}

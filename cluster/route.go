@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -93,15 +95,33 @@ func afterWord(cmd *resp.Command, word string) int {
 	return 0
 }
 
-// routeOf returns the slot of an encoded command's routing key or, without a routing key, of its
-// first key.
+// routeOf returns the slot of a command's routing key or, without a routing key, of its first key; or the reason for refusing
+// the command.
 func routeOf(cmd *resp.Command) (slot int, err error) {
-	if key, ok := cmd.Key(); ok {
-		return Slot(key), nil
+	key, keyed := cmd.Key()
+	if err = cmd.Err(); err == nil && !keyed {
+		key, keyed, err = firstKey(cmd)
 	}
-	key, keyed, err := firstKey(cmd)
-	if err != nil || !keyed {
-		return anySlot, err
+	switch {
+	case err != nil:
+		return 0, refused(commandName(cmd), err)
+	case !keyed:
+		return anySlot, nil
 	}
 	return Slot(key), nil
 }
+
+// commandName returns the name of a command for errors. A name with unusual characters becomes
+// "command", so that an argument in the wrong position never appears in an error.
+func commandName(cmd *resp.Command) string { return netfail.Op(cmd.Name()) }
+
+// refused returns the error of a command that the Cluster refuses.
+func refused(name string, reason error) error {
+	return &conn.Error{Op: name, Err: &refusedError{reason}}
+}
+
+// refusedError is the reason for refusing a command. It matches conn.ErrRefused.
+type refusedError struct{ error }
+
+func (e *refusedError) Is(target error) bool { return target == conn.ErrRefused }
+func (e *refusedError) Unwrap() error        { return e.error }

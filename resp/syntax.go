@@ -118,11 +118,19 @@ func (r *Reader) readLine(mark byte) error {
 // reads only the header; readBody reads the rest.
 func (r *Reader) readText(mark byte) error {
 	n, header, err := r.header()
-	switch {
+	switch f := r.top(); {
 	case err != nil:
 		return err
-	case n < 0 && mark == '$':
-		return r.readSpecialText(n, header)
+	case n == streamed && mark == '$':
+		r.r += header
+		r.frames = append(r.frames, frame{kind: BulkString, chunks: true, want: -1, start: len(r.text)})
+		return nil
+	case n == null && mark == '$' && f.kind == Push && f.num == 0:
+		return r.syntax(0, "a push does not begin with a string")
+	case n == null && mark == '$':
+		r.r += header
+		r.add(item{kind: Null})
+		return nil
 	case n < 0:
 		return r.syntax(0, "malformed length")
 	case mark == '=' && n < formatLen:
@@ -150,21 +158,6 @@ func (r *Reader) readText(mark byte) error {
 	}
 	r.r += size
 	r.addText(kind, s[:n])
-	return nil
-}
-
-// readSpecialText reads the header of a null or streamed bulk string.
-func (r *Reader) readSpecialText(n, header int) error {
-	if n == streamed {
-		r.r += header
-		r.frames = append(r.frames, frame{kind: BulkString, chunks: true, want: -1, start: len(r.text)})
-		return nil
-	}
-	if f := r.top(); f.kind == Push && f.num == 0 {
-		return r.syntax(0, "a push does not begin with a string")
-	}
-	r.r += header
-	r.add(item{kind: Null})
 	return nil
 }
 
@@ -242,7 +235,10 @@ func (r *Reader) readChunk() error {
 		return r.syntax(0, "malformed length")
 	case n == 0:
 		r.r += header
-		r.endText(f)
+		first := min(f.start, len(r.text)) // Skip has dropped the text
+		s := r.text[first:]
+		r.frames, r.text = r.frames[:len(r.frames)-1], r.text[:first]
+		r.addText(BulkString, s)
 		return nil
 	}
 	if err := r.checkLength(header, n, r.lim.Bulk-f.num); err != nil {
@@ -252,19 +248,6 @@ func (r *Reader) readChunk() error {
 	f.num += n
 	r.body.active, r.body.chunk, r.body.left = true, true, n
 	return nil
-}
-
-// endText closes f, a streamed string, and adds its text.
-func (r *Reader) endText(f *frame) {
-	kind, first := f.kind, f.start
-	r.frames = r.frames[:len(r.frames)-1]
-	if r.skipping {
-		r.add(item{kind: kind})
-		return
-	}
-	s := r.text[first:]
-	r.text = r.text[:first]
-	r.addText(kind, s)
 }
 
 // readAggregate reads the header of an aggregate or an attribute.
