@@ -31,7 +31,7 @@ func (c *Cluster) Block(ctx context.Context, args ...any) (v resp.Value, err err
 			v, err = c.Send(ctx, cmd)
 			return err
 		})
-		if !sent.IsZero() && time.Since(sent) > max(k.c.policy.budget, minBlocked) {
+		if !sent.IsZero() && time.Since(sent) > max(c.cfg.Node.Retry.Budget, minBlocked) {
 			k.history, k.lastFailure, k.pauses = history{}, nil, 0 // the node served the slot: earlier failures are over
 		}
 		return v, err

@@ -110,7 +110,7 @@ func (k *call) decide(at target, err error, last *error) decision {
 	}
 	a := attempt{
 		err: err, asking: at.asking, read: at.read, earlier: *last, elapsed: now.Sub(k.start), history: k.history,
-		bounds: k.c.policy, name: k.name, pinned: k.pinned != nil, noRepeat: k.wantsRefusals(),
+		bounds: k.c.cfg.policy(), name: k.name, pinned: k.pinned != nil, noRepeat: k.wantsRefusals(),
 		noTryAgain: k.ctx.Value(conn.NoTryAgain) == true, ctxErr: k.ctx.Err(), closed: k.c.isClosed(),
 	}
 	if at.node != nil {

@@ -20,10 +20,9 @@ import (
 // Close a Cluster that is no longer needed.
 type Cluster struct {
 	// Constant after Open.
-	cfg    Config
-	policy policy
-	life   context.Context // ended under mu, by Close
-	end    context.CancelFunc
+	cfg  Config
+	life context.Context // ended under mu, by Close
+	end  context.CancelFunc
 
 	wg     sync.WaitGroup // joins the refresh goroutine and the ends of retired nodes
 	losses callback.List
@@ -56,7 +55,6 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	}
 	c := &Cluster{
 		cfg:         cfg,
-		policy:      cfg.policy(),
 		wake:        make(chan struct{}, 1),
 		inquiry:     make(chan struct{}, 1),
 		nodes:       make(map[string]*node),

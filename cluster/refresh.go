@@ -120,7 +120,7 @@ func (c *Cluster) isWanted() bool {
 // discover reads the topology for the first time, with as many attempts as a call. They end if no server at the
 // addresses knows what a cluster is.
 func (c *Cluster) discover(ctx context.Context) error {
-	start := time.Now()
+	start, bounds := time.Now(), c.cfg.policy()
 	for n := 0; ; n++ {
 		_, err := c.refresh(ctx)
 		if err == nil {
@@ -130,8 +130,8 @@ func (c *Cluster) discover(ctx context.Context) error {
 			return fmt.Errorf("%w: the server is no node of a cluster: open it with redis:// in place of redis-cluster://", err)
 		}
 		pause := netfail.Backoff(n, c.cfg.Node.Retry.MinBackoff, c.cfg.Node.Retry.MaxBackoff)
-		late := c.policy.budget > 0 && time.Since(start)+pause >= c.policy.budget
-		if final := isDial(err) && netfail.Dial(err) == netfail.Final; ctx.Err() == nil && (n+1 >= c.policy.attempts || late || final) {
+		late := bounds.budget > 0 && time.Since(start)+pause >= bounds.budget
+		if final := isDial(err) && netfail.Dial(err) == netfail.Final; ctx.Err() == nil && (n+1 >= bounds.attempts || late || final) {
 			return err
 		}
 		if ended := netfail.Sleep(ctx, pause, nil, nil); ended != nil {
