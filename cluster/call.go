@@ -157,7 +157,11 @@ func (k *call) pause(d decision, at target) error {
 	k.c.retries.Add(1)
 	k.repeats++
 	if t := k.c.cfg.Node.Trace; t != nil && t.Retry != nil {
-		t.Retry(k.ctx, conn.RetryInfo{Name: k.name, Addr: at.addr(), Attempt: k.repeats, Pause: wait, Err: d.err})
+		info := conn.RetryInfo{Name: k.name, Attempt: k.repeats, Pause: wait, Err: d.err}
+		if at.node != nil {
+			info.Addr = at.node.addr
+		}
+		t.Retry(k.ctx, info)
 	}
 	if wait == 0 {
 		return nil
@@ -192,11 +196,4 @@ func (k *call) target(d decision, at target) target {
 		return target{node: k.c.redial(at.node), slot: at.slot}
 	}
 	return k.c.targetOf(at.slot)
-}
-
-func (at target) addr() string {
-	if at.node == nil {
-		return ""
-	}
-	return at.node.addr
 }

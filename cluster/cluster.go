@@ -172,7 +172,7 @@ func (at target) ask(ctx context.Context, c *conn.Conn, name string) error {
 	_, err := c.Send(ctx, asking)
 	if e, ok := errors.AsType[*conn.Error](err); ok {
 		// The call has not been sent, whatever happened to ASKING.
-		return &conn.Error{Op: name, Addr: at.addr(), Err: e.Err}
+		return &conn.Error{Op: name, Addr: at.node.addr, Err: e.Err}
 	}
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"encoding"
 	"reflect"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -280,8 +281,7 @@ func (d *decoder) decodeMap(v Value, dst reflect.Value) error {
 
 func article(t reflect.Type) string {
 	name := t.String()
-	switch name[0] {
-	case 'a', 'e', 'i', 'o', 'u':
+	if strings.IndexByte("aeiou", name[0]) >= 0 {
 		return "an " + name
 	}
 	return "a " + name

@@ -79,15 +79,10 @@ func (e Error) Class() string {
 		rest, ok = strings.CutPrefix(rest[2:], mark)
 	}
 	word := Error(strings.TrimPrefix(rest, "-")).Prefix()
-	if !isClass(word) {
+	if len(word) < 2 || strings.Trim(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" { // does not look like a prefix
 		return e.Prefix()
 	}
 	return word
-}
-
-// isClass reports whether word looks like an error prefix: two or more capital letters.
-func isClass(word string) bool {
-	return len(word) >= 2 && strings.TrimLeft(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == ""
 }
 
 // Redirect is the target of a MOVED or ASK reply.

@@ -222,10 +222,9 @@ func (p *reply) fillValue(v *Value, it *item, text string, nodes []node) {
 		if v.node == nil {
 			v.node = &kindNodes[it.kind]
 		}
-	case !it.kind.isText():
 	case it.long:
 		v.str = p.longTexts[it.num]
-	default:
+	default: // empty without a text
 		v.str = it.text(text)
 	}
 }

@@ -53,12 +53,6 @@ func (k Kind) String() string {
 	return "kind " + strconv.Itoa(int(k))
 }
 
-// isText reports whether values of kind k have a text.
-func (k Kind) isText() bool {
-	const texts = 1<<SimpleString | 1<<SimpleError | 1<<BulkString | 1<<BigNumber | 1<<BlobError | 1<<VerbatimString
-	return texts>>k&1 != 0
-}
-
 // isNumber reports whether num holds the content of a value of kind k.
 func (k Kind) isNumber() bool { return k == Integer || k == Boolean || k == Double }
 
