@@ -34,7 +34,7 @@ func Scan(ctx context.Context, d Doer, args ...any) iter.Seq2[string, error] {
 		Doers(ctx context.Context) iter.Seq2[Doer, error]
 	})
 	if !ok {
-		return scanTexts(ctx, d, resp.CmdStrings([]string{"SCAN", "0"}, args...))
+		return scan(ctx, d, resp.CmdStrings([]string{"SCAN", "0"}, args...), texts)
 	}
 	return func(yield func(string, error) bool) {
 		for node, err := range cluster.Doers(ctx) {
@@ -53,7 +53,7 @@ func Scan(ctx context.Context, d Doer, args ...any) iter.Seq2[string, error] {
 
 // SScan yields the members of the set at key, by SSCAN, as Scan yields keys. A missing set has none.
 func SScan(ctx context.Context, d Doer, key string, args ...any) iter.Seq2[string, error] {
-	return scanTexts(ctx, d, resp.CmdStrings([]string{"SSCAN", key, "0"}, args...))
+	return scan(ctx, d, resp.CmdStrings([]string{"SSCAN", key, "0"}, args...), texts)
 }
 
 var errNoValues = errors.New("with NOVALUES there are no pairs: send HSCAN by Do")
@@ -70,12 +70,12 @@ func HScan(ctx context.Context, d Doer, key string, args ...any) iter.Seq2[Pair,
 			yield(Pair{}, refusal("", request{Commands: []resp.Command{first}}, errNoValues))
 		}
 	}
-	return scanPairs(ctx, d, first, func(field, value resp.Value) (p Pair, err error) {
+	return scan(ctx, d, first, pairs(func(field, value resp.Value) (p Pair, err error) {
 		if p.Field, err = field.Text(); err == nil {
 			p.Value, err = value.Text()
 		}
 		return p, err
-	})
+	}))
 }
 
 // withoutValues reports whether an HSCAN has the option NOVALUES. The word may also be a pattern, or the key.
@@ -102,64 +102,59 @@ type Scored struct {
 
 // ZScan yields the members of the sorted set at key, by ZSCAN, as Scan yields keys. A missing set has none.
 func ZScan(ctx context.Context, d Doer, key string, args ...any) iter.Seq2[Scored, error] {
-	return scanPairs(ctx, d, resp.CmdStrings([]string{"ZSCAN", key, "0"}, args...), func(member, score resp.Value) (s Scored, err error) {
+	return scan(ctx, d, resp.CmdStrings([]string{"ZSCAN", key, "0"}, args...), pairs(func(member, score resp.Value) (s Scored, err error) {
 		if s.Member, err = member.Text(); err == nil {
 			s.Score, err = score.Float()
 		}
 		return s, err
-	})
+	}))
 }
 
-// scanTexts yields the elements of all replies to a SCAN, which begins with the cursor 0.
-func scanTexts(ctx context.Context, d Doer, first resp.Command) iter.Seq2[string, error] {
-	return func(yield func(string, error) bool) {
-		for page, err := range scanPages(ctx, d, first) {
-			if err != nil {
-				yield("", err)
-				return
-			}
-			for v := range page.All() {
-				if s, err := v.Text(); !yield(s, err) || err != nil {
-					return
-				}
-			}
-		}
-	}
-}
-
-// scanPairs is scanTexts for pairs of elements.
-func scanPairs[T any](ctx context.Context, d Doer, first resp.Command, convert func(a, b resp.Value) (T, error)) iter.Seq2[T, error] {
+// scan yields the elements of all replies to a SCAN, as elements finds them in the list of one reply. first has the cursor 0.
+func scan[T any](ctx context.Context, d Doer, first resp.Command, elements func(list resp.Value) iter.Seq2[T, error]) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
-		var zero T
-		for page, err := range scanPages(ctx, d, first) {
+		for cmd := first; ; {
+			cursor, list, err := pageOf(d.Send(ctx, cmd))
 			if err != nil {
-				yield(zero, err)
+				yield(*new(T), err)
 				return
 			}
-			pairs, err := page.Pairs()
-			for a, b := range pairs {
-				t, err := convert(a, b)
+			for t, err := range elements(list) {
 				if !yield(t, err) || err != nil {
 					return
 				}
 			}
-			if err != nil {
-				yield(zero, err)
+			if cursor == "0" {
+				return
+			}
+			cmd = withCursor(first, cursor)
+		}
+	}
+}
+
+func texts(list resp.Value) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		for v := range list.All() {
+			if !yield(v.Text()) {
 				return
 			}
 		}
 	}
 }
 
-// scanPages yields the lists of elements in the replies to a SCAN. first has the cursor 0.
-func scanPages(ctx context.Context, d Doer, first resp.Command) iter.Seq2[resp.Value, error] {
-	return func(yield func(resp.Value, error) bool) {
-		for cmd := first; ; {
-			cursor, page, err := pageOf(d.Send(ctx, cmd))
-			if !yield(page, err) || err != nil || cursor == "0" {
-				return
+// pairs finds the pairs in a list, and converts each to a T.
+func pairs[T any](convert func(a, b resp.Value) (T, error)) func(list resp.Value) iter.Seq2[T, error] {
+	return func(list resp.Value) iter.Seq2[T, error] {
+		return func(yield func(T, error) bool) {
+			found, err := list.Pairs()
+			for a, b := range found {
+				if !yield(convert(a, b)) {
+					return
+				}
 			}
-			cmd = withCursor(first, cursor)
+			if err != nil {
+				yield(*new(T), err)
+			}
 		}
 	}
 }
