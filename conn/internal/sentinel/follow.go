@@ -33,7 +33,7 @@ func (r *Resolver) Follow(ctx context.Context) {
 		var err error
 		useful := false
 		for _, at := range r.list() {
-			if r.asks.wait(ctx, nil) != nil {
+			if r.asks.wait(ctx) != nil {
 				return
 			}
 			begin := time.Now()
@@ -67,7 +67,7 @@ func (r *Resolver) listen(ctx context.Context, at sentinelAddr) (confirmed bool,
 	if err != nil {
 		return false, err
 	}
-	values, over := make(chan resp.Value), make(chan struct{})
+	values := make(chan resp.Value, 1)
 	var lost error
 	var reader sync.WaitGroup
 	reader.Go(func() {
@@ -77,90 +77,60 @@ func (r *Resolver) listen(ctx context.Context, at sentinelAddr) (confirmed bool,
 			if v, lost = stream.Read(); lost != nil {
 				return
 			}
-			select {
-			case values <- v:
-			case <-over:
-				return
-			}
+			values <- v
 		}
 	})
 	confirmed, err = r.serve(ctx, at, stream, values)
-	close(over)
 	_ = stream.Close()
+	for range values { // until the reader has ended
+	}
 	reader.Wait()
 	return confirmed, cmp.Or(err, lost)
 }
 
-// serve handles the values from stream until the connection ends, or the sentinel stops answering PINGs. at is the
-// sentinel.
+// serve subscribes, and handles the values from stream until the connection ends, or the sentinel, at, does not answer. serve
+// sends a PING after a silence, and after Suspect.
 func (r *Resolver) serve(ctx context.Context, at sentinelAddr, stream Stream, values <-chan resp.Value) (confirmed bool, err error) {
+	silence := r.cfg.PingInterval
+	if silence <= 0 {
+		silence = forever
+	}
 	if err := stream.Write(ctx, resp.Cmd("SUBSCRIBE", switchMaster, promoted)); err != nil {
 		return false, err
 	}
-	p := pingState{asked: time.Now(), timer: time.NewTimer(0)}
-	defer p.timer.Stop()
+	owing, doubted := true, false // the sentinel owes an answer; the next PING is due
+	timer := time.NewTimer(r.cfg.Timeout)
+	defer timer.Stop()
 	for {
-		v, ok, err := r.await(ctx, stream, values, &p)
-		if err != nil || !ok {
-			return confirmed, err
+		if doubted && !owing {
+			owing, doubted = true, false
+			timer.Reset(r.cfg.Timeout)
+			if err := stream.Write(ctx, resp.Cmd("PING")); err != nil {
+				return confirmed, err
+			}
 		}
-		p.asked, p.last = time.Time{}, time.Now()
-		if !confirmed && v.Err() != nil {
-			return false, fmt.Errorf("SUBSCRIBE: %w", v.Err())
-		}
-		confirmed = r.handleValue(ctx, at, v) || confirmed
-	}
-}
-
-// pingState is what serve knows of the sentinel's answers.
-type pingState struct {
-	asked time.Time // time of the unanswered command; zero without one
-	last  time.Time // time of the last answer
-	due   bool      // a PING is due at once
-	timer *time.Timer
-}
-
-// await returns the next value from stream, and sends PINGs meanwhile. ok is false at the end of the connection.
-func (r *Resolver) await(ctx context.Context, stream Stream, values <-chan resp.Value, p *pingState) (v resp.Value, ok bool, err error) {
-	for {
 		select {
-		case v, ok = <-values: // it may have arrived while an announcement was handled
-			return v, ok, nil
-		default:
-		}
-		wait, err := r.ping(ctx, stream, p)
-		if err != nil {
-			return v, false, err
-		}
-		p.timer.Reset(wait)
-		select {
-		case v, ok = <-values:
-			return v, ok, nil
+		case v, open := <-values:
+			if !open {
+				return confirmed, nil
+			}
+			owing = false
+			timer.Reset(silence)
+			if !confirmed && v.Err() != nil {
+				return false, fmt.Errorf("SUBSCRIBE: %w", v.Err())
+			}
+			confirmed = r.handleValue(ctx, at, v) || confirmed
 		case <-r.checkListener:
-			p.due = true
-		case <-p.timer.C:
+			doubted = true
+		case <-timer.C:
+			if owing && len(values) == 0 { // a value may have arrived while this program was stopped
+				return confirmed, errMute
+			}
+			doubted = true
 		case <-ctx.Done():
-			return v, false, netfail.Ended(ctx)
+			return confirmed, netfail.Ended(ctx)
 		}
 	}
-}
-
-// ping sends a PING if one is due, and returns the time until the next step. The error is errMute if an answer is overdue.
-func (r *Resolver) ping(ctx context.Context, stream Stream, p *pingState) (wait time.Duration, err error) {
-	every := r.cfg.PingInterval
-	switch {
-	case !p.asked.IsZero():
-		if wait = r.cfg.Timeout - time.Since(p.asked); wait <= 0 {
-			return 0, errMute
-		}
-		return wait, nil
-	case p.due || every > 0 && time.Since(p.last) >= every:
-		p.asked, p.due = time.Now(), false
-		return r.cfg.Timeout, stream.Write(ctx, resp.Cmd("PING"))
-	case every > 0:
-		return every - time.Since(p.last), nil
-	}
-	return time.Hour, nil
 }
 
 // handleValue handles a value from the sentinel, and reports whether it confirms the subscription.
@@ -187,7 +157,7 @@ func (r *Resolver) handleValue(ctx context.Context, at sentinelAddr, v resp.Valu
 // handleSwitch handles a sentinel's announcement of a new master. Watch asks the sentinel, because the announcement may be
 // old, unless the switch is from the known master, and the new master confirms the role.
 func (r *Resolver) handleSwitch(ctx context.Context, at sentinelAddr, from, to string) {
-	m, _, _ := r.current()
+	m, _ := r.current()
 	if from != m.announced || to == m.announced || r.confirmMaster(ctx, m, to, m.epoch+1) != nil {
 		r.pollSoon(at)
 	}
@@ -195,11 +165,11 @@ func (r *Resolver) handleSwitch(ctx context.Context, at sentinelAddr, from, to s
 
 // confirmMaster connects to an announced server, which then becomes the known master if it has the role of a master.
 func (r *Resolver) confirmMaster(ctx context.Context, m master, announced string, epoch int64) error {
-	if err := r.checks.wait(ctx, nil); err != nil {
+	if err := r.checks.wait(ctx); err != nil {
 		return err
 	}
 	begin := time.Now()
-	s, err := r.connect(ctx, m.seq, announced, epoch)
+	s, err := r.connect(ctx, m, announced, epoch)
 	if s != nil {
 		s.HangUp()
 	}
@@ -247,14 +217,14 @@ func (r *Resolver) Watch(ctx context.Context) {
 
 // poll asks one sentinel for the master, a different sentinel each time, and connects to a new master.
 func (r *Resolver) poll(ctx context.Context, n int, first sentinelAddr) error {
-	m, _, _ := r.current()
+	m, _ := r.current()
 	list := r.list()
 	list = append(list[n%len(list):], list[:n%len(list)]...)
 	if first != (sentinelAddr{}) {
 		list = append([]sentinelAddr{first}, list...)
 	}
 	err := errUnknownMaster
-	silence, ended := r.eachAnswer(ctx, nil, list, m, func(a answer) bool {
+	silence, ended := r.eachAnswer(ctx, list, m, func(a answer) bool {
 		err = r.applyAnswer(ctx, m, a)
 		return true
 	})

@@ -22,12 +22,13 @@ type inquiry struct {
 	err   error
 }
 
-// inquiries is the state of all inquiries that ask every sentinel, or of all others. The Resolver's mu guards inquiries.
+// inquiries is the state of all inquiries that ask every sentinel, or of all others. The Resolver's mu guards the fields
+// but ask.
 type inquiries struct {
-	last      Succession // the last answer; Asked is zero before the first
-	underWay  *inquiry   // nil for none
-	failed    int        // failed inquiries in a row
-	notBefore time.Time  // earliest time of the next inquiry
+	ask      func(ctx context.Context) []opinion // constant
+	last     Succession                          // the last answer; Asked is zero before the first
+	underWay *inquiry                            // nil for none
+	pause
 }
 
 // knownLocked returns the last answer, if it is about the known master and was asked for at since or later.
@@ -52,7 +53,11 @@ func (r *Resolver) Succession(ctx context.Context, since time.Time, every bool) 
 		if known {
 			return s, nil
 		}
-		q := r.inquiry(every)
+		i := &r.ofOne
+		if every {
+			i = &r.ofEvery
+		}
+		q := r.inquiry(i)
 		select {
 		case <-q.done:
 		case <-ctx.Done():
@@ -65,9 +70,8 @@ func (r *Resolver) Succession(ctx context.Context, since time.Time, every bool) 
 }
 
 // inquiry returns the inquiry under way, or begins one.
-func (r *Resolver) inquiry(every bool) *inquiry {
+func (r *Resolver) inquiry(i *inquiries) *inquiry {
 	r.mu.Lock()
-	i := r.inquiriesOf(every)
 	q := i.underWay
 	if q != nil {
 		r.mu.Unlock()
@@ -76,33 +80,21 @@ func (r *Resolver) inquiry(every bool) *inquiry {
 	q = &inquiry{done: make(chan struct{})}
 	i.underWay = q
 	r.mu.Unlock()
-	if err := r.cfg.Go(func(ctx context.Context) { r.inquireReplicas(ctx, q, every) }); err != nil {
+	if err := r.cfg.Go(func(ctx context.Context) { r.inquireReplicas(ctx, q, i) }); err != nil {
 		q.begin = time.Now()
 		r.conclude(q, i, Succession{}, err)
 	}
 	return q
 }
 
-func (r *Resolver) inquiriesOf(every bool) *inquiries {
-	if every {
-		return &r.ofEvery
-	}
-	return &r.ofOne
-}
-
 // inquireReplicas carries out an inquiry, after a pause that grows with the failures in a row.
-func (r *Resolver) inquireReplicas(ctx context.Context, q *inquiry, every bool) {
-	i := r.inquiriesOf(every)
+func (r *Resolver) inquireReplicas(ctx context.Context, q *inquiry, i *inquiries) {
 	r.mu.Lock()
-	pause, changed := time.Until(i.notBefore), r.changed
+	until, term := i.until, r.master.term
 	r.mu.Unlock()
-	_ = netfail.Sleep(ctx, pause, changed, ErrSwitched) // a new master is asked about at once
+	_ = netfail.Sleep(ctx, time.Until(until), term.Done(), ErrSwitched) // a new master is asked about at once
 	q.begin = time.Now()
-	ask := r.replicasInTurn
-	if every {
-		ask = r.replicasFromAll
-	}
-	s, err := r.combine(ask(ctx))
+	s, err := r.combine(i.ask(ctx))
 	if ctx.Err() != nil {
 		err = netfail.Ended(ctx)
 	} else if err != nil {
@@ -119,8 +111,7 @@ func (r *Resolver) conclude(q *inquiry, i *inquiries, s Succession, err error) {
 	i.underWay = nil
 	if err != nil {
 		q.err = r.failure(err)
-		i.notBefore = time.Now().Add(netfail.Backoff(i.failed, minRoundPause, maxRoundPause))
-		i.failed++
+		i.extend()
 		return
 	}
 	if r.ofOne.last.Asked.IsZero() && r.ofEvery.last.Asked.IsZero() {
@@ -128,7 +119,7 @@ func (r *Resolver) conclude(q *inquiry, i *inquiries, s Succession, err error) {
 	}
 	r.hadReplica = r.hadReplica || s.Replicas > 0
 	s.Bare = !r.hadReplica && s.Master == r.firstMaster
-	q.s, i.last, i.failed, i.notBefore = s, s, 0, time.Time{}
+	q.s, i.last, i.pause = s, s, pause{}
 }
 
 // replicasInTurn asks one sentinel after the other until an opinion counts.

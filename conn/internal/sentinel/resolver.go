@@ -91,32 +91,35 @@ type Resolver struct {
 	checks        rateLimiter       // limits connections that check an announced master
 	asking        chan struct{}     // holds a token while a caller asks the sentinels
 
-	mu           sync.Mutex     // guards the following
-	sentinels    []sentinelAddr // in the order of asking
-	master       master
-	suspected    bool // the master has failed, or denies the role
-	changed      chan struct{}
-	searches     map[*search]struct{} // searches in progress
-	failedRounds int                  // unsuccessful rounds in a row
-	notBefore    time.Time            // earliest time of the next round
-	ofOne        inquiries            // about the replicas, answered by one sentinel
-	ofEvery      inquiries            // about the replicas, with all sentinels asked
-	firstMaster  string               // the master in the first answer of an inquiry
-	hadReplica   bool                 // any inquiry has found a replica
+	mu          sync.Mutex     // guards the following
+	sentinels   []sentinelAddr // in the order of asking
+	master      master
+	endTerm     context.CancelCauseFunc // ends the term of master
+	suspected   bool                    // the master has failed, or denies the role
+	rounds      pause                   // between unsuccessful rounds of questions
+	ofOne       inquiries               // about the replicas, answered by one sentinel
+	ofEvery     inquiries               // about the replicas, with all sentinels asked
+	firstMaster string                  // the master in the first answer of an inquiry
+	hadReplica  bool                    // any inquiry has found a replica
 }
 
 // master is a server that has confirmed the role of a master.
 type master struct {
-	seq       uint64 // number of the change; 0 without a master
-	announced string // address announced by the sentinels
-	addr      string // address dialed
-	epoch     int64  // epoch of the sentinels' configuration; below 0 if unknown
+	seq       uint64          // number of the change; 0 without a master
+	announced string          // address announced by the sentinels
+	addr      string          // address dialed
+	epoch     int64           // epoch of the sentinels' configuration; below 0 if unknown
+	term      context.Context // ends when another server becomes the master
 }
 
-// search is a dial of a possible master, or a round of questions.
-type search struct {
-	addr   string // "" for a round
-	cancel context.CancelCauseFunc
+// during returns a ctx that also ends with the term of m, with the cause ErrSwitched. end releases the ctx.
+func (m master) during(ctx context.Context) (_ context.Context, end func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := netfail.OnEnd(m.term, func() { cancel(ErrSwitched) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
 }
 
 // New returns a Resolver that knows no master yet.
@@ -127,9 +130,9 @@ func New(cfg Config) *Resolver {
 		checkListener: make(chan struct{}, 1),
 		asking:        make(chan struct{}, 1),
 		master:        master{epoch: -1},
-		changed:       make(chan struct{}),
-		searches:      make(map[*search]struct{}),
 	}
+	r.ofOne.ask, r.ofEvery.ask = r.replicasInTurn, r.replicasFromAll
+	r.master.term, r.endTerm = context.WithCancelCause(context.Background())
 	for _, addr := range cfg.Addrs {
 		r.sentinels = append(r.sentinels, sentinelAddr{addr, addr})
 	}
@@ -138,15 +141,15 @@ func New(cfg Config) *Resolver {
 
 // Known returns the address of the known master as dialed, or "" before the first.
 func (r *Resolver) Known() string {
-	m, _, _ := r.current()
+	m, _ := r.current()
 	return m.addr
 }
 
-// current returns the known master, whether it is suspected, and a channel that closes when the master changes.
-func (r *Resolver) current() (m master, suspected bool, changed <-chan struct{}) {
+// current returns the known master, and whether it is suspected.
+func (r *Resolver) current() (m master, suspected bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.master, r.suspected, r.changed
+	return r.master, r.suspected
 }
 
 // Suspect makes the next dial ask the sentinels, if addr is the master's address. It also makes Follow check its
@@ -173,8 +176,8 @@ func (r *Resolver) Dial(ctx context.Context) (*pipeline.Session, error) {
 
 // dialOnce connects to the known master, and after a failure to the master named by the sentinels.
 func (r *Resolver) dialOnce(ctx context.Context) (*pipeline.Session, error) {
-	m, suspected, changed := r.current()
-	search := round{resolver: r, known: m, changed: changed}
+	m, suspected := r.current()
+	search := round{resolver: r, known: m}
 	if m.seq > 0 && !suspected {
 		s, err := search.try(ctx, m.announced, -1)
 		if err == nil || ctx.Err() != nil || errors.Is(err, ErrSwitched) {
@@ -182,81 +185,58 @@ func (r *Resolver) dialOnce(ctx context.Context) (*pipeline.Session, error) {
 		}
 		r.Suspect(m.addr) // also after a final error, which says nothing about a successor
 	}
+	ctx, end := m.during(ctx)
+	defer end()
 	select {
 	case r.asking <- struct{}{}:
 		defer func() { <-r.asking }()
-	case <-changed:
-		return nil, r.failure(ErrSwitched)
 	case <-ctx.Done():
 		return nil, r.failure(netfail.Ended(ctx))
 	}
 	r.mu.Lock()
-	pause := time.Until(r.notBefore)
+	until := r.rounds.until
 	r.mu.Unlock()
-	if err := netfail.Sleep(ctx, pause, changed, ErrSwitched); err != nil {
+	if err := netfail.Sleep(ctx, time.Until(until), nil, nil); err != nil {
 		return nil, r.failure(err)
-	}
-	ctx, end, ok := r.untilSwitch(ctx, m.seq, "")
-	defer end()
-	if !ok {
-		return nil, r.failure(ErrSwitched)
 	}
 	s, err := search.ask(ctx)
 	if err != nil && !errors.Is(err, ErrSwitched) {
 		r.mu.Lock()
-		r.failedRounds++
-		r.notBefore = time.Now().Add(netfail.Backoff(r.failedRounds-1, minRoundPause, maxRoundPause))
+		r.rounds.extend()
 		r.mu.Unlock()
 	}
 	return s, err
 }
 
-// connect dials the announced server, requires the role of a master and records it as the known master. If the known
-// master's number is no longer seq, connect fails with ErrSwitched.
-func (r *Resolver) connect(ctx context.Context, seq uint64, announced string, epoch int64) (*pipeline.Session, error) {
-	addr := r.cfg.Map(announced)
-	ctx, end, ok := r.untilSwitch(ctx, seq, addr)
-	defer end()
-	if !ok {
+// connect dials the announced server, requires the role of a master and records it as the known master. After the term of m,
+// connect fails with ErrSwitched.
+func (r *Resolver) connect(ctx context.Context, m master, announced string, epoch int64) (*pipeline.Session, error) {
+	if m.term.Err() != nil {
 		return nil, r.failure(ErrSwitched)
 	}
+	ctx, end := m.during(ctx)
+	defer end()
 	s, err := r.cfg.Dial(ctx, announced)
 	if err != nil {
 		return nil, err
 	}
-	if !r.adopt(seq, announced, addr, epoch) {
+	if !r.adopt(m, announced, epoch) {
 		s.HangUp()
 		return nil, r.failure(ErrSwitched)
 	}
 	return s, nil
 }
 
-// untilSwitch returns a ctx that ends as soon as a server other than addr becomes the master. end releases the ctx.
-// ok is false if the known master's number is no longer seq.
-func (r *Resolver) untilSwitch(ctx context.Context, seq uint64, addr string) (_ context.Context, end func(), ok bool) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	d := &search{addr: addr, cancel: cancel}
+// adopt records a server with the role of a master as the known master. It returns false if from is not the known master
+// any more.
+func (r *Resolver) adopt(from master, announced string, epoch int64) bool {
+	addr := r.cfg.Map(announced)
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.searches[d] = struct{}{}
-	return ctx, func() {
-		cancel(nil)
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		delete(r.searches, d)
-	}, r.master.seq == seq
-}
-
-// adopt records a server with the role of a master as the known master. It returns false if the known master's
-// number is no longer seq.
-func (r *Resolver) adopt(seq uint64, announced, addr string, epoch int64) bool {
-	r.mu.Lock()
-	from := r.master
-	if from.seq != seq {
+	if from.term.Err() != nil {
 		r.mu.Unlock()
 		return false
 	}
-	r.suspected, r.failedRounds, r.notBefore = false, 0, time.Time{}
+	r.suspected, r.rounds = false, pause{}
 	r.master.announced = announced
 	if epoch >= 0 {
 		r.master.epoch = epoch
@@ -265,21 +245,15 @@ func (r *Resolver) adopt(seq uint64, announced, addr string, epoch int64) bool {
 		r.mu.Unlock()
 		return true
 	}
+	r.ofOne.pause, r.ofEvery.pause = pause{}, pause{}
 	r.master.addr = addr
 	r.master.seq++
-	r.ofOne.failed, r.ofOne.notBefore = 0, time.Time{}
-	r.ofEvery.failed, r.ofEvery.notBefore = 0, time.Time{}
-	to := r.master
-	for d := range r.searches {
-		if d.addr != addr {
-			d.cancel(ErrSwitched)
-		}
-	}
-	close(r.changed)
-	r.changed = make(chan struct{})
+	seq := r.master.seq
+	r.endTerm(ErrSwitched)
+	r.master.term, r.endTerm = context.WithCancelCause(context.Background())
 	r.mu.Unlock()
 	if r.cfg.OnSwitch != nil {
-		r.cfg.OnSwitch(from.addr, to.addr, to.seq)
+		r.cfg.OnSwitch(from.addr, addr, seq)
 	}
 	return true
 }
@@ -322,8 +296,7 @@ func (r *Resolver) failure(err error) error {
 // round is one search for the master.
 type round struct {
 	resolver *Resolver
-	known    master // the master at the begin of the round
-	changed  <-chan struct{}
+	known    master   // the master at the begin of the round
 	tried    []string // addresses of failed dials
 	err      error    // error of the last failed dial
 }
@@ -339,7 +312,7 @@ func (r *round) try(ctx context.Context, announced string, epoch int64) (*pipeli
 	if r.hasTried(announced) {
 		return nil, r.err
 	}
-	s, err := r.resolver.connect(ctx, r.known.seq, announced, epoch)
+	s, err := r.resolver.connect(ctx, r.known, announced, epoch)
 	if err != nil {
 		r.tried, r.err = append(r.tried, r.resolver.cfg.Map(announced)), err
 	}
@@ -353,7 +326,7 @@ func (r *round) hasTried(announced string) bool {
 // ask dials the masters named by the sentinels, until a dial succeeds. If no sentinel names a master, ask dials the known
 // master.
 func (r *round) ask(ctx context.Context) (s *pipeline.Session, err error) {
-	silence, ended := r.resolver.eachAnswer(ctx, r.changed, r.resolver.list(), r.known, func(a answer) bool {
+	silence, ended := r.resolver.eachAnswer(ctx, r.resolver.list(), r.known, func(a answer) bool {
 		again := r.hasTried(a.master) // the next sentinel may know better
 		s, err = r.try(ctx, a.master, a.epoch)
 		return err == nil || !again && r.isFinal(ctx, err)
@@ -373,11 +346,11 @@ func (r *round) ask(ctx context.Context) (s *pipeline.Session, err error) {
 
 // eachAnswer asks the sentinels of list in turn, and calls use with each answer until use is done. An answer from before
 // the failover to known comes last. silence is the error of a sentinel if no answer was used; ended is the error if ctx has
-// ended or changed was closed.
-func (r *Resolver) eachAnswer(ctx context.Context, changed <-chan struct{}, list []sentinelAddr, known master, use func(answer) (done bool)) (silence, ended error) {
+// ended.
+func (r *Resolver) eachAnswer(ctx context.Context, list []sentinelAddr, known master, use func(answer) (done bool)) (silence, ended error) {
 	var aside answer
 	for _, at := range list {
-		if err := r.asks.wait(ctx, changed); err != nil {
+		if err := r.asks.wait(ctx); err != nil {
 			return nil, err
 		}
 		a, err := r.askMaster(ctx, at)

@@ -31,6 +31,18 @@ func (p *rateLimiter) take(now time.Time) time.Duration {
 	return max(wait, 0)
 }
 
-func (p *rateLimiter) wait(ctx context.Context, changed <-chan struct{}) error {
-	return netfail.Sleep(ctx, p.take(time.Now()), changed, ErrSwitched)
+func (p *rateLimiter) wait(ctx context.Context) error {
+	return netfail.Sleep(ctx, p.take(time.Now()), nil, nil)
+}
+
+// pause is the time between attempts, which grows with the failures in a row.
+type pause struct {
+	failed int
+	until  time.Time // the earliest time of the next attempt
+}
+
+// extend counts a failure.
+func (p *pause) extend() {
+	p.until = time.Now().Add(netfail.Backoff(p.failed, minRoundPause, maxRoundPause))
+	p.failed++
 }
