@@ -210,7 +210,6 @@ func newResolver(cfg *Config, onSwitch func(from, to string, seq uint64), start 
 			return newStream(s, at), nil
 		},
 		Failure:  func(addr string, err error) error { return &Error{Op: "dial", Addr: addr, Err: err} },
-		Final:    func(err error) bool { return classify(err, false) == netfail.Final },
 		Go:       start,
 		Warn:     func(text string, args ...any) { warn(cfg, text, args...) },
 		OnSwitch: onSwitch,

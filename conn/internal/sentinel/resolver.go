@@ -51,9 +51,6 @@ type Config struct {
 	// Failure makes the error for a caller: a dial of addr, or of the master by its name, has failed with err.
 	Failure func(addr string, err error) error
 
-	// Final reports whether err, of a dial or an answer, would be the same from every server.
-	Final func(err error) bool
-
 	// Go calls run in a goroutine, with a context that ends with the owner of the Resolver. After that end, Go only returns an
 	// error.
 	Go func(run func(ctx context.Context)) error
@@ -303,8 +300,8 @@ type round struct {
 
 // isFinal reports whether err ends the round: ctx has ended, the master has changed, or every server would reply the
 // same, for example about a wrong password.
-func (r *round) isFinal(ctx context.Context, err error) bool {
-	return ctx.Err() != nil || errors.Is(err, ErrSwitched) || r.resolver.cfg.Final(err)
+func isFinal(ctx context.Context, err error) bool {
+	return ctx.Err() != nil || errors.Is(err, ErrSwitched) || netfail.Dial(err) == netfail.Final
 }
 
 // try dials a server. If a dial of the server has failed in this round, try returns the last error.
@@ -329,7 +326,7 @@ func (r *round) ask(ctx context.Context) (s *pipeline.Session, err error) {
 	silence, ended := r.resolver.eachAnswer(ctx, r.resolver.list(), r.known, func(a answer) bool {
 		again := r.hasTried(a.master) // the next sentinel may know better
 		s, err = r.try(ctx, a.master, a.epoch)
-		return err == nil || !again && r.isFinal(ctx, err)
+		return err == nil || !again && isFinal(ctx, err)
 	})
 	switch {
 	case ended != nil:
@@ -358,7 +355,7 @@ func (r *Resolver) eachAnswer(ctx context.Context, list []sentinelAddr, known ma
 		case ctx.Err() != nil:
 			return nil, netfail.Ended(ctx)
 		case err != nil:
-			if silence == nil || r.cfg.Final(silence) { // a temporary reason is preferred
+			if silence == nil || netfail.Dial(silence) == netfail.Final { // a temporary reason is preferred
 				silence = err
 			}
 		case a.older(known):

@@ -28,7 +28,7 @@ const (
 var (
 	errDown     = errors.New("down")
 	errReplica  = errors.New("a replica")
-	errPassword = errors.New("wrong password")
+	errPassword = resp.Error("WRONGPASS no")
 )
 
 // view is what one sentinel says.
@@ -86,7 +86,6 @@ func (w *world) resolver(sentinels ...string) *sentinel.Resolver {
 		Dial:         w.dial,
 		Ask:          w.ask,
 		Failure:      func(addr string, err error) error { return fmt.Errorf("dial %s: %w", addr, err) },
-		Final:        func(err error) bool { return errors.Is(err, errPassword) },
 		Warn:         func(string, ...any) {},
 		Go: func(run func(ctx context.Context)) error {
 			go run(context.Background())
