@@ -37,10 +37,12 @@ func dial(ctx context.Context, cfg *Config, master bool) (*pipeline.Session, err
 	stop := cfg.whileDialing()
 	defer stop()
 	d := dialRun{cfg: cfg, master: master, variant: variant{hello: cfg.Protocol != 2, identity: !cfg.NoIdentity}}
-	d.dialState, _ = ctx.Value(dialStateKey{}).(*dialState)
+	if d.dialState, _ = ctx.Value(dialStateKey{}).(*dialState); d.dialState == nil {
+		d.dialState = &dialState{}
+	}
 	s, err := d.run(ctx)
 	if err != nil {
-		return nil, &Error{Op: "dial", Addr: cfg.Addr, Err: fmt.Errorf("%s: %w", d.phase, err)}
+		return nil, &Error{Op: "dial", Addr: cfg.Addr, Err: fmt.Errorf("%s: %w", d.at.Load().phase, err)}
 	}
 	return s, nil
 }
@@ -48,12 +50,11 @@ func dial(ctx context.Context, cfg *Config, master bool) (*pipeline.Session, err
 // dialRun is the state of one dial.
 type dialRun struct {
 	cfg            *Config
-	master         bool   // require the role of a master
-	phase          string // the current step, for the error
-	answered       bool   // the server has replied to a command, though the handshake failed
+	master         bool // require the role of a master
+	answered       bool // the server has replied to a command, though the handshake failed
 	user, password string
 	variant
-	*dialState // nil if no caller watches the dial
+	*dialState
 }
 
 // variant selects the commands of a handshake.
@@ -65,7 +66,7 @@ type variant struct {
 // dialStateKey is the context key of a dial's *dialState.
 type dialStateKey struct{}
 
-// dialState is the current step of a dial, for error messages of waiting callers.
+// dialState is the current step of a dial, for its error and for those of waiting callers.
 type dialState struct{ at atomic.Pointer[stage] }
 
 type stage struct {
@@ -76,10 +77,7 @@ type stage struct {
 
 // enter records the current step of the dial.
 func (d *dialRun) enter(phase string) {
-	d.phase = phase
-	if d.dialState != nil {
-		d.at.Store(&stage{phase, d.cfg.Addr, time.Now()})
-	}
+	d.at.Store(&stage{phase, d.cfg.Addr, time.Now()})
 }
 
 // String describes the current step and its duration.
@@ -207,7 +205,7 @@ func (d *dialRun) open(ctx context.Context, nc net.Conn) (*pipeline.Session, err
 
 // hint adds the likely cause to an error of the TLS handshake with a server that does not expect TLS.
 func (d *dialRun) hint(err error) error {
-	if d.phase != tlsHandshake {
+	if d.at.Load().phase != tlsHandshake {
 		return err
 	}
 	if netfail.NotTLS(err) || errors.Is(err, context.DeadlineExceeded) {
@@ -233,23 +231,15 @@ func (cfg *Config) whileDialing() (stop func()) {
 	if cfg.OnSilent == nil {
 		return func() {}
 	}
-	done := make(chan struct{})
+	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		timer := time.NewTimer(pipeline.SilentAfter)
-		defer timer.Stop()
-		for {
-			select {
-			case <-timer.C:
-				cfg.OnSilent(cfg.Addr)
-				timer.Reset(pipeline.SilentPeriod)
-			case <-done:
-				return
-			}
+		for after := pipeline.SilentAfter; netfail.Sleep(ctx, after, nil, nil) == nil; after = pipeline.SilentPeriod {
+			cfg.OnSilent(cfg.Addr)
 		}
 	})
 	return func() {
-		close(done)
+		cancel()
 		wg.Wait()
 	}
 }

@@ -2,7 +2,6 @@ package conn
 
 import (
 	"context"
-	"net"
 	"sync"
 	"time"
 
@@ -17,15 +16,9 @@ import (
 // may call the other methods at once.
 type Stream struct {
 	// Constant after DialStream.
-	nc      net.Conn
-	r       *resp.Reader
-	proto   int
-	addr    string
+	session *pipeline.Session // its Reader and Pushes are owned by Read
 	timeout time.Duration
-	hangUp  func() // closes nc
 	onEnd   func() // called after closing; may be nil
-
-	early []resp.Value // pushes from the handshake; owned by Read
 
 	writing chan struct{} // holds a token while a Write is active
 
@@ -48,23 +41,14 @@ func DialStream(ctx context.Context, cfg Config) (*Stream, error) {
 }
 
 func newStream(s *pipeline.Session, cfg *Config) *Stream {
-	return &Stream{
-		nc:      s.Conn,
-		hangUp:  s.HangUp,
-		r:       s.Reader,
-		proto:   s.Proto,
-		addr:    s.Addr,
-		timeout: cfg.Timeout,
-		early:   s.Pushes,
-		writing: make(chan struct{}, 1),
-	}
+	return &Stream{session: s, timeout: cfg.Timeout, writing: make(chan struct{}, 1)}
 }
 
 // Protocol returns the RESP version of the connection, 2 or 3.
-func (s *Stream) Protocol() int { return s.proto }
+func (s *Stream) Protocol() int { return s.session.Proto }
 
 // Addr returns the dialed address.
-func (s *Stream) Addr() string { return s.addr }
+func (s *Stream) Addr() string { return s.session.Addr }
 
 // Read returns the next value: a push, a reply, or an error reply, which is a value here. Read blocks until a value
 // arrives or the connection is closed. To detect a dead peer, send a PING and close the Stream if no value arrives.
@@ -72,14 +56,13 @@ func (s *Stream) Addr() string { return s.addr }
 // Every error closes the connection and is final. The error is an *Error with the cause, which is ErrClosed after
 // Close.
 func (s *Stream) Read() (resp.Value, error) {
-	if len(s.early) > 0 {
-		v := s.early[0]
-		s.early = s.early[1:]
-		return v, nil
+	if early := s.session.Pushes; len(early) > 0 {
+		s.session.Pushes = early[1:]
+		return early[0], nil
 	}
-	v, err := s.r.Read()
+	v, err := s.session.Reader.Read()
 	if err != nil {
-		return resp.Value{}, &Error{Op: "read", Addr: s.addr, Sent: true, Err: s.fail(err)}
+		return resp.Value{}, &Error{Op: "read", Addr: s.Addr(), Sent: true, Err: s.fail(err)}
 	}
 	return v, nil
 }
@@ -128,21 +111,21 @@ func (s *Stream) write(ctx context.Context, b []byte) error {
 		limit = time.Now().Add(s.timeout)
 	}
 	// Set before each write, since the previous write may have left a past deadline.
-	if err := s.nc.SetWriteDeadline(limit); err != nil {
+	if err := s.session.Conn.SetWriteDeadline(limit); err != nil {
 		return s.notSent(s.fail(err))
 	}
-	stop := netfail.OnEnd(ctx, func() { _ = s.nc.SetWriteDeadline(time.Unix(1, 0)) })
-	n, err := s.nc.Write(b)
+	stop := netfail.OnEnd(ctx, func() { _ = s.session.Conn.SetWriteDeadline(time.Unix(1, 0)) })
+	n, err := s.session.Conn.Write(b)
 	if stop() && err != nil {
 		err = netfail.Ended(ctx)
 	}
 	if err != nil {
-		return &Error{Op: "write", Addr: s.addr, Sent: n > 0, Err: s.fail(err)}
+		return &Error{Op: "write", Addr: s.Addr(), Sent: n > 0, Err: s.fail(err)}
 	}
 	return nil
 }
 
-func (s *Stream) notSent(err error) error { return &Error{Op: "write", Addr: s.addr, Err: err} }
+func (s *Stream) notSent(err error) error { return &Error{Op: "write", Addr: s.Addr(), Err: err} }
 
 // Close closes the connection and ends a blocked Read or Write. Close does not block. A second Close does nothing.
 func (s *Stream) Close() error { return s.CloseFor(ErrClosed) }
@@ -171,7 +154,7 @@ func (s *Stream) fail(err error) error {
 	err = s.err
 	s.mu.Unlock()
 	if first {
-		s.hangUp()
+		s.session.HangUp()
 		if s.onEnd != nil {
 			s.onEnd()
 		}

@@ -66,7 +66,7 @@ func (p *Pool) leaveOutdatedLocked() (links []*pipeline.Link, streams []*Stream)
 		}
 	}
 	for s := range p.streams {
-		if p.outdatedLocked(s.addr) {
+		if p.outdatedLocked(s.Addr()) {
 			streams = append(streams, s)
 		}
 	}
@@ -84,7 +84,7 @@ func (p *Pool) enlist(s *Stream) (*Stream, error) {
 		delete(p.streams, s)
 	}
 	p.mu.Lock()
-	outdated := p.outdatedLocked(s.addr)
+	outdated := p.outdatedLocked(s.Addr())
 	if !outdated {
 		if p.streams == nil {
 			p.streams = make(map[*Stream]struct{})
@@ -93,7 +93,7 @@ func (p *Pool) enlist(s *Stream) (*Stream, error) {
 	}
 	p.mu.Unlock()
 	if outdated {
-		return nil, &Error{Op: "dial", Addr: s.addr, Err: s.fail(sentinel.ErrSwitched)}
+		return nil, &Error{Op: "dial", Addr: s.Addr(), Err: s.fail(sentinel.ErrSwitched)}
 	}
 	return s, nil
 }
