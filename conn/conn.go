@@ -1,16 +1,14 @@
 package conn
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/lockwire/lockwire/conn/internal/pipeline"
-	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -32,13 +30,9 @@ type Conn struct {
 
 	active atomic.Int32 // calls in progress
 
-	mu       sync.Mutex // guards the following
-	ended    bool       // With has returned
-	multis   int        // number of MULTI sent and not answered
-	watching bool       // a WATCH is open
-	queueing bool       // a MULTI is open
-	changed  bool       // the state set by the handshake has changed: database, user, name and the like
-	readOnly bool       // the server replied READONLY or NOAUTH
+	mu    sync.Mutex // guards the following
+	ended bool       // With has returned
+	state connState
 }
 
 // Dial connects to the server at cfg.Addr, or to the master named by cfg.Sentinel. Dial makes one attempt, bounded by
@@ -87,7 +81,11 @@ func (c *Conn) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
 func (c *Conn) do(ctx context.Context, q request, x pipeline.Text, r rule) (resp.Value, error) {
 	c.active.Add(1)
 	defer c.active.Add(-1)
-	if err := c.prepare(r); err != nil {
+	multis := 0
+	if r == begins {
+		multis = 1
+	}
+	if err := cmp.Or(r.refuse(exclusive), c.begin(multis)); err != nil {
 		return resp.Value{}, refusal(c.l.Addr, q, err)
 	}
 	if r == blocks {
@@ -96,12 +94,11 @@ func (c *Conn) do(ctx context.Context, q request, x pipeline.Text, r rule) (resp
 	ctx, traced := c.cfg.Trace.enter(ctx, q)
 	v, sent, err := c.l.Do(ctx, pipeline.Request(q), x)
 	if err == nil {
-		c.noteReply(r, v)
 		err = v.Err()
 	} else {
 		err = q.failure(c.l, sent, err)
-		c.noteUnanswered(r, !SafeToRetry(err))
 	}
+	c.note(r, err)
 	traced.attempt(c.cfg, c.l, err)
 	traced.End(ctx, err)
 	if err != nil {
@@ -122,124 +119,53 @@ func (c *Conn) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value
 	}
 	c.active.Add(1)
 	defer c.active.Add(-1)
+	q, multis := request{Commands: cmds}, 0
 	for i := range cmds {
-		if err := c.prepare(ruleOfCommand(&cmds[i])); err != nil {
-			c.noteUnansweredAll(cmds[:i], false)
-			return nil, refusal(c.l.Addr, request{Commands: cmds}, err)
+		if ruleOfCommand(&cmds[i]) == begins {
+			multis++
 		}
 	}
-	q := request{Commands: cmds}
+	if err := c.begin(multis); err != nil {
+		return nil, refusal(c.l.Addr, q, err)
+	}
 	q.setWait()
 	ctx, traced := c.cfg.Trace.enter(ctx, q)
 	values, err := q.doBatch(ctx, c.l)
-	for i := range values {
-		c.noteReply(ruleOfCommand(&cmds[i]), values[i])
+	for i := range cmds {
+		v, failed := Outcome(values, err, i)
+		c.note(ruleOfCommand(&cmds[i]), cmp.Or(failed, v.Err()))
 	}
-	c.noteUnansweredAll(cmds[len(values):], !SafeToRetry(err))
 	traced.attempt(c.cfg, c.l, err)
 	traced.End(ctx, err)
 	return values, err
 }
 
-// prepare registers a command with rule r before the command is sent. Call noteReply or noteUnanswered afterwards.
-func (c *Conn) prepare(r rule) error {
-	if err := r.refuse(exclusive); err != nil {
-		return err
-	}
+// begin registers commands before they are sent, and a number of MULTI among them. Call note for each afterwards.
+func (c *Conn) begin(multis int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ended {
 		return errEnded
 	}
-	if r == begins {
-		c.multis++
-		c.suspendPingsLocked(r)
+	if multis > 0 {
+		c.state.multis += multis
+		c.l.SuspendPings(true)
 	}
 	return nil
 }
 
-// changesState reports whether a command with rule r makes a connection different from a new one.
-func (r rule) changesState() bool {
-	switch r {
-	case plain, blocks, unwatches, ends:
-		return false
-	}
-	return true
-}
-
-// inMultiLocked reports whether a MULTI is open, or has been sent and not answered.
-func (c *Conn) inMultiLocked() bool { return c.queueing || c.multis > 0 }
-
-// suspendPingsLocked stops PINGs while a transaction is open. It is called after a change by a command with rule r.
-func (c *Conn) suspendPingsLocked(r rule) {
-	if r == begins || r == ends || r == resets {
-		c.l.SuspendPings(c.inMultiLocked())
-	}
-}
-
-// noteUnanswered updates the state of the connection if a command with rule r got no answer. A command that was sent
-// counts as executed. An EXEC or DISCARD that was sent makes the connection unfit for another loan, because the server
-// may have refused to end the transaction.
-func (c *Conn) noteUnanswered(r rule, sent bool) {
-	if !r.changesState() && r != ends {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if r == begins {
-		c.multis--
-	}
-	switch {
-	case !sent:
-	case r == watches:
-		c.watching = true
-	case r == begins:
-		c.queueing = true
-	case r == ends, r == resets:
-		c.queueing, c.changed = false, true
-	default:
-		c.changed = true
-	}
-	c.suspendPingsLocked(r)
-}
-
-func (c *Conn) noteUnansweredAll(cmds []resp.Command, sent bool) {
-	for i := range cmds {
-		c.noteUnanswered(ruleOfCommand(&cmds[i]), sent)
-	}
-}
-
-// noteReply updates the state of the connection by the reply v to a command with rule r. It is called in the order of the
-// replies. An error reply to a command that would change the state counts as a change.
-func (c *Conn) noteReply(r rule, v resp.Value) {
-	err := v.Err()
+// note updates the state of the connection by the outcome of a command with rule r. It is called in the order of the
+// replies.
+func (c *Conn) note(r rule, err error) {
 	if r == plain && err == nil {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if r == begins {
-		c.multis--
+	c.state.note(r, err)
+	if r == begins || r == ends || r == resets {
+		c.l.SuspendPings(c.state.inMulti())
 	}
-	switch {
-	case err != nil && netfail.Reply(err) == netfail.Redial: // READONLY or NOAUTH: do not lend the connection again
-		c.changed, c.readOnly = true, true
-	case r == watches:
-		c.watching = true
-	case r == begins:
-		c.queueing = c.queueing || err == nil
-	case r == ends && c.queueing && (err == nil || discards(err)):
-		c.watching, c.queueing = false, false
-	case r == ends && errors.Is(err, resp.ErrGeneral) && strings.HasSuffix(err.Error(), " without MULTI"): // none was open
-		c.queueing = false
-	case r == unwatches && !c.queueing:
-		c.watching = false
-	case r == resets && err == nil:
-		c.watching, c.queueing, c.changed = false, false, true
-	case r.changesState():
-		c.changed = true
-	}
-	c.suspendPingsLocked(r)
 }
 
 // end marks the Conn as unusable when With returns. changed reports that the connection must not be lent again: its
@@ -249,7 +175,7 @@ func (c *Conn) end() (changed, readOnly bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ended = true
-	return c.watching || c.queueing || c.changed || c.active.Load() > 0, c.readOnly
+	return c.state.differs() || c.active.Load() > 0, c.state.readOnly
 }
 
 // Protocol returns the RESP version of the connection, 2 or 3.

@@ -26,7 +26,7 @@ func (c *Conn) Tx(ctx context.Context, cmds []resp.Command) ([]resp.Value, error
 		return nil, refusalOf(c.l.Addr, cmds, i, err)
 	}
 	c.mu.Lock()
-	open := c.inMultiLocked()
+	open := c.state.inMulti()
 	c.mu.Unlock()
 	if open {
 		return nil, refusal(c.l.Addr, request{Commands: cmds}, errOpenMulti)
