@@ -43,13 +43,9 @@ func (p *Pool) With(ctx context.Context, fn func(*Conn) error) error {
 
 func (p *Pool) borrow(ctx context.Context) (*member, error) {
 	p.mu.Lock()
-	switch {
-	case p.isClosed():
+	if err := p.over(ctx); err != nil {
 		p.mu.Unlock()
-		return nil, p.cause()
-	case ctx.Err() != nil:
-		p.mu.Unlock()
-		return nil, netfail.Ended(ctx)
+		return nil, err
 	}
 	if m := p.takeIdleLocked(); m != nil {
 		p.mu.Unlock()
@@ -94,13 +90,10 @@ func (p *Pool) takeIdleLocked() *member {
 		m := p.idle[n-1]
 		p.idle[n-1] = nil
 		p.idle = p.idle[:n-1]
-		p.lent++
-		if m.l.Failed() {
-			m.state = isClosing
-			continue
-		}
 		m.state = isLent
-		return m
+		if !m.l.Failed() {
+			return m
+		}
 	}
 	return nil
 }
@@ -110,11 +103,7 @@ func (p *Pool) takeIdleLocked() *member {
 func (p *Pool) giveBack(m *member, changed bool) {
 	p.mu.Lock()
 	unfit := changed || m.l.Failed() || !m.aged.IsZero() && !time.Now().Before(m.aged)
-	switch {
-	case m.state != isLent: // lost
-	case unfit:
-		m.state = isClosing
-	default:
+	if m.state == isLent && !unfit {
 		m.state = isReturned
 	}
 	p.mu.Unlock()
@@ -125,28 +114,13 @@ func (p *Pool) giveBack(m *member, changed bool) {
 	m.l.Drain(drainTime, errAbandoned)
 }
 
-// uncountLocked removes m from the counts of the Pool. Further calls only look for work for dials.
-func (m *member) uncountLocked() {
-	p := m.p
-	switch m.state {
-	case isIdle:
-		p.idle = slices.DeleteFunc(p.idle, func(other *member) bool { return other == m })
-	case isLent, isReturned, isClosing:
-		p.lent--
-	}
-	m.state = isGone
-	p.dialMoreLocked()
-}
-
 // placeLocked gives a returned or new member to the first waiting borrower, or makes the member idle.
 func (p *Pool) placeLocked(m *member) {
 	if e := p.queue.Front(); e != nil {
-		b := p.queue.Remove(e).(*borrower)
-		b.m, m.state = m, isLent
-		close(b.ready)
+		m.state = isLent
+		p.settle(e, m, nil)
 		return
 	}
-	p.lent--
 	m.state = isIdle
 	p.idle = append(p.idle, m)
 	due := m.aged
@@ -164,7 +138,8 @@ func (p *Pool) placeLocked(m *member) {
 
 // dialMoreLocked starts dials for waiting borrowers, within MaxConns.
 func (p *Pool) dialMoreLocked() {
-	for !p.isClosed() && p.dialing < min(p.queue.Len(), dialsAtOnce) && p.openConnsLocked() < p.cfg.MaxConns && p.dialWantedLocked() {
+	for !p.isClosed() && p.dialing < min(p.queue.Len(), dialsAtOnce) && p.open < p.cfg.MaxConns && p.dialWantedLocked() {
+		p.open++
 		p.dialing++
 		p.wg.Go(p.dialMember)
 	}
@@ -173,7 +148,7 @@ func (p *Pool) dialMoreLocked() {
 // dialWantedLocked reports whether a waiting borrower needs a dial. Borrowers without budget only wait for a lent
 // connection; they need a dial if none is lent.
 func (p *Pool) dialWantedLocked() bool {
-	if p.lent == 0 {
+	if p.lent() == 0 {
 		return p.queue.Len() > 0
 	}
 	for e := p.queue.Front(); e != nil; e = e.Next() {
@@ -191,17 +166,19 @@ func (p *Pool) dialMember() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.dialing--
-	switch {
-	case l != nil && m.state == isGone: // the connection failed before its first use
-		p.dialFailedLocked(&Error{Op: "dial", Addr: l.Addr, Err: l.Err()})
-	case l != nil:
-		m.l, m.state = l, isLent
-		p.lent++
+	if m.state == isGone { // the connection failed before its first use
+		l, err = nil, &Error{Op: "dial", Addr: l.Addr, Err: l.Err()}
+	}
+	if l != nil {
+		m.l = l
 		if p.cfg.MaxAge > 0 {
 			m.aged = l.Start.Add(netfail.Jitter(p.cfg.MaxAge))
 		}
 		p.placeLocked(m)
-	case err != nil:
+	} else {
+		p.open--
+	}
+	if err != nil {
 		p.dialFailedLocked(err)
 	}
 	p.dialMoreLocked()
@@ -219,20 +196,9 @@ func (p *Pool) dialFailedLocked(err error) {
 		if final {
 			b.budget.spent, more = true, false
 		}
-		if more || p.lent > 0 {
-			continue
+		if !more && p.lent() == 0 {
+			p.settle(e, nil, err)
 		}
-		p.queue.Remove(e)
-		b.err = err
-		close(b.ready)
-	}
-}
-
-func (p *Pool) refuseBorrowersLocked(err error) {
-	for e := p.queue.Front(); e != nil; e = p.queue.Front() {
-		b := p.queue.Remove(e).(*borrower)
-		b.err = err
-		close(b.ready)
 	}
 }
 
@@ -245,9 +211,8 @@ func (m *member) Due(l *pipeline.Link) {
 	reached := func(t time.Time) bool { return !t.IsZero() && !now.Before(t) }
 	over := m.state == isIdle && (reached(m.aged) || reached(m.expires))
 	if over {
-		m.p.idle = slices.DeleteFunc(m.p.idle, func(other *member) bool { return other == m })
-		m.p.lent++
-		m.state = isClosing
+		m.endIdlenessLocked()
+		m.state = isLent
 	}
 	m.p.mu.Unlock()
 	if over {
@@ -272,7 +237,16 @@ func (m *member) Drained(l *pipeline.Link) {
 func (m *member) Lost(l *pipeline.Link, outstanding int, err error) {
 	m.p.mu.Lock()
 	defer m.p.mu.Unlock()
-	m.uncountLocked()
+	m.endIdlenessLocked()
+	m.state = isGone
+	if m.l != nil { // otherwise counted by dialMember still
+		m.p.open--
+	}
+	m.p.dialMoreLocked()
 	delete(m.p.links, l)
 	m.p.reportLocked(l, true, outstanding, err)
+}
+
+func (m *member) endIdlenessLocked() {
+	m.p.idle = slices.DeleteFunc(m.p.idle, func(other *member) bool { return other == m })
 }

@@ -49,7 +49,7 @@ func New(cfg Config) (*Pool, error) {
 		cfg:          cfg,
 		dialTokens:   make(chan struct{}, dialsAtOnce),
 		links:        make(map[*pipeline.Link]bool),
-		pendingDials: make(map[pipeline.Owner]*dialState),
+		pendingDials: make(map[*dialState]struct{}),
 	}
 	p.life, p.end = context.WithCancelCause(context.Background())
 	if cfg.Sentinel.used() {
@@ -203,7 +203,9 @@ func (p *Pool) CloseFor(cause error) error {
 	p.mu.Lock()
 	p.end(cause) // without effect after an earlier end
 	cause = p.cause()
-	p.refuseBorrowersLocked(cause)
+	for p.queue.Len() > 0 {
+		p.settle(p.queue.Front(), nil, cause)
+	}
 	links := slices.Collect(maps.Keys(p.links))
 	p.mu.Unlock()
 	for _, l := range links {

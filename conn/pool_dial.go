@@ -24,13 +24,13 @@ func (p *Pool) dial(o pipeline.Owner, exclusive bool, wanted func() bool) (*pipe
 	}
 	d := &dialState{}
 	p.mu.Lock()
-	p.pendingDials[o] = d
+	p.pendingDials[d] = struct{}{}
 	p.mu.Unlock()
 	ctx := context.WithValue(p.life, dialStateKey{}, d)
 	s, err := p.dialInTurn(ctx, exclusive, wanted)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.pendingDials, o)
+	delete(p.pendingDials, d)
 	switch {
 	case p.isClosed():
 		if s != nil {
@@ -123,7 +123,7 @@ func (p *Pool) waitErrorLocked(ctx context.Context) error {
 	n := p.countLocked()
 	text := fmt.Sprintf("waiting for a connection (%d shared; exclusive: %d open, %d idle, %d lent, %d being dialled, "+
 		"%d waiting)", n.Shared, n.Open, n.Idle, n.Lent, n.Dialing, n.Waiting)
-	for _, d := range p.pendingDials {
+	for d := range p.pendingDials {
 		text += "; a dial under way: " + d.String()
 	}
 	if p.failures == 0 || p.lastErr == nil {

@@ -39,9 +39,9 @@ type Pool struct {
 
 	resolver *sentinel.Resolver // nil without sentinels; constant after New
 
-	mu           sync.Mutex                    // guards the following, and the fields so marked of sharedConn and member
-	links        map[*pipeline.Link]bool       // all links that have not failed; true if the server takes names
-	pendingDials map[pipeline.Owner]*dialState // the dials in progress, or waiting for their turn
+	mu           sync.Mutex              // guards the following, and the fields so marked of sharedConn and member
+	links        map[*pipeline.Link]bool // all links that have not failed; true if the server takes names
+	pendingDials map[*dialState]struct{} // the dials in progress, or waiting for their turn
 	knownMaster
 	health
 	lending
@@ -60,6 +60,14 @@ func (t *lifetime) isClosed() bool { return t.life.Err() != nil }
 
 // cause returns the first cause given to CloseFor, or nil before the end.
 func (t *lifetime) cause() error { return context.Cause(t.life) }
+
+// over returns the reason if ctx or the Pool has ended, and nil otherwise.
+func (t *lifetime) over(ctx context.Context) error {
+	if ctx.Err() != nil && !t.isClosed() {
+		return netfail.Ended(ctx)
+	}
+	return t.cause()
+}
 
 // sleep waits for d. If ctx or the Pool ends first, sleep returns the cause.
 func (t *lifetime) sleep(ctx context.Context, d time.Duration) error {
@@ -150,11 +158,11 @@ type knownMaster struct {
 
 // lending is the part of a Pool that lends exclusive connections, guarded by the Pool's mu. Two invariants hold:
 //
-//   - open = idle + lent + dialing never exceeds Config.MaxConns.
+//   - open never exceeds Config.MaxConns.
 //   - No connection is idle while a caller waits.
 type lending struct {
+	open    int       // connections and dials: idle, dialing, and lent, which includes connections being drained or closed
 	idle    []*member // the most recently used at the end, lent first
-	lent    int       // includes connections being drained or closed
 	dialing int
 	queue   list.List     // of *borrower, first come first served
 	ackTime time.Duration // typical time of a batch with WAIT
@@ -173,12 +181,10 @@ type member struct {
 type memberState uint8
 
 const (
-	isNew memberState = iota // not counted yet
+	isLent     memberState = iota // or new, or unfit for a further loan
+	isReturned                    // given back with replies outstanding; counted as lent
 	isIdle
-	isLent
-	isReturned // given back with replies outstanding; counted as lent
-	isClosing  // unfit for a further loan; counted as lent until Lost, when its connection is closed
-	isGone     // no longer counted
+	isGone // its connection is closed, and no longer counted
 )
 
 // borrower is a caller waiting for a connection. The Pool's mu guards its fields until ready is closed; afterwards
@@ -190,8 +196,14 @@ type borrower struct {
 	budget retryBudget
 }
 
-// openConnsLocked returns the number of exclusive connections, including dials in progress.
-func (p *Pool) openConnsLocked() int { return len(p.idle) + p.lent + p.dialing }
+// settle gives the borrower at e its outcome.
+func (p *lending) settle(e *list.Element, m *member, err error) {
+	b := p.queue.Remove(e).(*borrower)
+	b.m, b.err = m, err
+	close(b.ready)
+}
+
+func (p *lending) lent() int { return p.open - len(p.idle) - p.dialing }
 
 // outdatedLocked reports whether addr is not the address of the known master.
 func (p *Pool) outdatedLocked(addr string) bool {
@@ -236,9 +248,9 @@ func (p *Pool) Stats() Stats {
 
 func (p *Pool) countLocked() Stats {
 	s := Stats{
-		Open:       p.openConnsLocked(),
+		Open:       p.open,
 		Idle:       len(p.idle),
-		Lent:       p.lent,
+		Lent:       p.lent(),
 		Dialing:    p.dialing,
 		Waiting:    p.queue.Len(),
 		Dials:      p.dials,

@@ -18,10 +18,19 @@ func (s *sharedConn) get(ctx context.Context, stale *pipeline.Link) (*pipeline.L
 	if l := s.ready(); l != nil && l != stale {
 		return l, nil
 	}
-	d, err := s.join(ctx, stale)
-	if err != nil {
+	p := s.p
+	p.mu.Lock()
+	if err := p.over(ctx); err != nil {
+		p.mu.Unlock()
 		return nil, err
 	}
+	if l := s.ready(); l != nil && l != stale {
+		p.mu.Unlock()
+		return l, nil
+	}
+	d := s.dialLocked()
+	d.waiting++
+	p.mu.Unlock()
 	return s.await(ctx, d)
 }
 
@@ -41,28 +50,7 @@ func (s *sharedConn) await(ctx context.Context, d *sharedDial) (l *pipeline.Link
 	return nil, err
 }
 
-// join makes the caller one of those waiting for a dial, which it starts if necessary.
-func (s *sharedConn) join(ctx context.Context, stale *pipeline.Link) (*sharedDial, error) {
-	p := s.p
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	switch {
-	case p.isClosed():
-		return nil, p.cause()
-	case ctx.Err() != nil:
-		return nil, netfail.Ended(ctx)
-	}
-	if l := s.ready(); l != nil && l != stale {
-		done := make(chan struct{})
-		close(done)
-		return &sharedDial{link: l, done: done}, nil
-	}
-	d := s.dialLocked()
-	d.waiting++
-	return d, nil
-}
-
-// dialAnywayLocked starts a dial that goes on even if no caller waits. It counts as a waiting caller that never leaves.
+// dialAnywayLocked starts a dial that goes on even if no caller waits, for a caller that never leaves.
 func (s *sharedConn) dialAnywayLocked() { s.dialLocked().waiting++ }
 
 // dialLocked returns the dial in progress, and starts one if there is none. A dial ends early if no caller waits for it.
@@ -79,30 +67,31 @@ func (s *sharedConn) dialLocked() *sharedDial {
 // are answered. After a failure the old link is due again soon, in case it has reached MaxAge.
 func (s *sharedConn) redial(d *sharedDial) {
 	p := s.p
-	for {
-		l, err := p.dial(s, false, func() bool { return d.waiting > 0 })
-		p.mu.Lock()
-		if l == nil && err == nil && d.waiting > 0 { // a caller joined after the last check
-			p.mu.Unlock()
-			continue
+	l, err := p.dial(s, false, func() bool {
+		if d.waiting == 0 {
+			s.pending = nil // the next caller starts another dial
 		}
-		s.pending, d.link, d.err = nil, l, err
-		old := s.current.Load()
-		if l != nil {
-			s.current.Store(l)
-		}
-		close(d.done)
-		p.mu.Unlock()
-		switch {
-		case l != nil && p.cfg.MaxAge > 0:
-			l.SetDue(netfail.Jitter(p.cfg.MaxAge))
-		case old != nil && p.cfg.MaxAge > 0:
-			old.SetDue(time.Since(old.Start) + p.cfg.Retry.MaxBackoff)
-		}
-		if l != nil && old != nil {
-			old.Drain(0, nil)
-		}
+		return d.waiting > 0
+	})
+	if l == nil && err == nil {
 		return
+	}
+	p.mu.Lock()
+	s.pending, d.link, d.err = nil, l, err
+	old := s.current.Load()
+	if l != nil {
+		s.current.Store(l)
+	}
+	close(d.done)
+	p.mu.Unlock()
+	switch {
+	case l != nil && p.cfg.MaxAge > 0:
+		l.SetDue(netfail.Jitter(p.cfg.MaxAge))
+	case old != nil && p.cfg.MaxAge > 0:
+		old.SetDue(time.Since(old.Start) + p.cfg.Retry.MaxBackoff)
+	}
+	if l != nil && old != nil {
+		old.Drain(0, nil)
 	}
 }
 
