@@ -152,24 +152,28 @@ func (p *Pool) send(ctx context.Context, s *sharedConn, q request, x pipeline.Te
 	})
 }
 
-// retried calls send with a link of s until send succeeds, or retryOrFail ends the call of q.
-func retried[T any](ctx context.Context, s *sharedConn, q request, send func(context.Context, *pipeline.Link) (T, error)) (none T, _ error) {
-	p := s.p
-	ctx, traced := p.cfg.Trace.enter(ctx, q)
-	a := retryBudget{policy: &p.cfg.Retry}
+// retried is attempts for one method call of a Pool, reported to Trace.
+func retried[T any](ctx context.Context, s *sharedConn, q request, send func(context.Context, *pipeline.Link) (T, error)) (T, error) {
+	ctx, traced := s.p.cfg.Trace.enter(ctx, q)
+	v, err := attempts(ctx, s, q, traced.Call, send)
+	traced.End(ctx, err)
+	return v, err
+}
+
+// attempts calls send with a link of s until send succeeds, or retryOrFail ends the call of q.
+func attempts[T any](ctx context.Context, s *sharedConn, q request, traced *Call, send func(context.Context, *pipeline.Link) (T, error)) (none T, _ error) {
+	a := retryBudget{policy: &s.p.cfg.Retry}
 	for {
 		l, err := s.get(ctx, a.stale)
 		v := none
 		if err == nil {
 			v, err = send(ctx, l)
 		}
-		traced.attempt(&p.cfg, l, err)
+		traced.attempt(&s.p.cfg, l, err)
 		if err == nil {
-			traced.End(ctx, nil)
 			return v, nil
 		}
-		if err = p.retryOrFail(ctx, &a, s, l, q, err); err != nil {
-			traced.End(ctx, err)
+		if err = s.p.retryOrFail(ctx, &a, s, l, q, err); err != nil {
 			return none, err
 		}
 	}
@@ -178,41 +182,33 @@ func retried[T any](ctx context.Context, s *sharedConn, q request, send func(con
 // sendBatch sends cmds. It repeats the whole batch if no byte was written, and otherwise only commands at the end that
 // the server did not execute.
 func (p *Pool) sendBatch(ctx context.Context, s *sharedConn, cmds []resp.Command, traced *Call) (values []resp.Value, _ error) {
-	a := retryBudget{policy: &p.cfg.Retry}
-	for begin := 0; ; { // the first command to send
-		l, err := s.get(ctx, a.stale)
-		var replies []resp.Value
-		if err == nil {
-			replies, err = request{Commands: cmds[begin:]}.doBatch(ctx, l)
-		}
-		traced.attempt(&p.cfg, l, err)
-		why := err
+	begin := 0 // the first command to send
+	_, err := attempts(ctx, s, request{Commands: cmds}, traced, func(ctx context.Context, l *pipeline.Link) (none struct{}, _ error) {
+		replies, err := request{Commands: cmds[begin:]}.doBatch(ctx, l)
 		switch {
-		case l == nil || SafeToRetry(err): // nothing was sent
+		case SafeToRetry(err): // nothing was sent
+			return none, err
 		case err != nil: // some may have run
-			return append(values[:begin], replies...), err
-		default:
-			if values == nil {
-				values = replies
-			}
-			copy(values[begin:], replies)
-			n := 0
-			n, why = refusedTail(cmds[begin:], replies)
-			if n == 0 {
-				if netfail.Reply(why) == netfail.Redial {
-					s.replace(l, why)
-				}
-				return values, nil
-			}
+			values = append(values[:begin], replies...)
+			return none, err
+		case values == nil:
+			values = replies
+		}
+		copy(values[begin:], replies)
+		n, why := refusedTail(cmds[begin:], replies)
+		if n > 0 {
 			begin = len(cmds) - n
+			return none, why
 		}
-		if err := p.retryOrFail(ctx, &a, s, l, request{Commands: cmds}, why); err != nil {
-			if values != nil { // the refusals are the replies
-				return values, nil
-			}
-			return nil, err
+		if netfail.Reply(why) == netfail.Redial {
+			s.replace(l, why)
 		}
+		return none, nil
+	})
+	if values != nil && !errors.Is(err, ErrUncertain) { // the refusals are the replies
+		return values, nil
 	}
+	return values, err
 }
 
 // retryOrFail decides after an attempt to send q has failed with err. l is the connection used, or nil without one.
@@ -248,16 +244,10 @@ func (p *Pool) retryOrFail(ctx context.Context, a *retryBudget, s *sharedConn, l
 
 // finalError returns err in the form for the caller of q. Without a connection nothing was sent.
 func (p *Pool) finalError(l *pipeline.Link, q request, err error) error {
-	switch {
-	case l != nil:
-		return err
-	case len(q.Commands) > 0 || len(q.Encoded) > 0:
-		return &Error{Op: q.name(), Addr: p.cfg.Addr, Err: err}
-	}
-	if _, ok := err.(*Error); ok {
+	if _, ok := err.(*Error); l != nil || ok && q.name() == "dial" {
 		return err
 	}
-	return &Error{Op: "dial", Addr: p.cfg.Addr, Err: err}
+	return &Error{Op: q.name(), Addr: p.cfg.Addr, Err: err}
 }
 
 // sharedFor returns the shared connection for a routing key: always the same connection for the same key, and a
