@@ -282,31 +282,23 @@ func (cfg Config) serverName() string {
 // String returns the Config as a URL without the password.
 func (cfg Config) String() string {
 	cfg = cfg.withDefaults()
-	var b strings.Builder
+	scheme, rest := "redis", cfg.Addr
 	switch {
 	case cfg.Network == "unix":
-		b.WriteString("unix")
+		scheme = "unix"
 	case cfg.TLS != nil:
-		b.WriteString("rediss")
-	default:
-		b.WriteString("redis")
+		scheme = "rediss"
 	}
-	if cfg.Sentinel.used() {
-		b.WriteString("-sentinel")
+	if s := &cfg.Sentinel; s.used() {
+		scheme, rest = scheme+"-sentinel", strings.Join(s.Addrs, ",")+"/"+s.Master
 	}
-	b.WriteString("://")
 	if cfg.Username != "" {
-		b.WriteString(cfg.Username + "@")
-	}
-	if cfg.Sentinel.used() {
-		b.WriteString(strings.Join(cfg.Sentinel.Addrs, ",") + "/" + cfg.Sentinel.Master)
-	} else {
-		b.WriteString(cfg.Addr)
+		rest = cfg.Username + "@" + rest
 	}
 	if cfg.DB != 0 {
-		b.WriteString("?db=" + strconv.Itoa(cfg.DB))
+		rest += "?db=" + strconv.Itoa(cfg.DB)
 	}
-	return b.String()
+	return scheme + "://" + rest
 }
 
 // GoString returns String, so that %#v prints no password.

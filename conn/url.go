@@ -50,35 +50,41 @@ func ParseURL(s string) (Config, error) {
 	if err := checkScheme(s); err != nil {
 		return Config{}, fmt.Errorf("conn: url: %w", err)
 	}
-	first, others := splitSentinels(s)
+	scheme, user, hosts, rest := cutURL(s)
+	first, others := s, []string(nil)
+	if strings.HasSuffix(strings.ToLower(scheme), "-sentinel") {
+		list := strings.Split(hosts, ",")
+		first, others = scheme+"://"+user+list[0]+rest, list[1:] // net/url knows a single host
+	}
 	u, err := url.Parse(first)
-	if err != nil || strayPassword(s) {
+	if err != nil || strings.ContainsAny(rest, "@#") {
 		return Config{}, errors.New("conn: url: malformed; in user and password all but letters, digits " +
 			"and -._~ must be percent-encoded")
 	}
-	if strayHost(s) {
+	if strayHost(user) {
 		return Config{}, errors.New("conn: url: a comma before the @ may separate hosts: write user and password once, " +
 			"in front of all hosts, and a comma in them as %2C")
 	}
-	cfg := Config{}
-	switch u.Scheme {
-	case "redis", "valkey":
-		err = cfg.setHost(u)
-	case "rediss", "valkeys":
-		if cfg.TLS, err = withTLS(); err == nil {
-			err = cfg.setHost(u)
-		}
-	case "unix":
+	cfg, db := Config{}, ""
+	kind, sentinels := strings.CutSuffix(u.Scheme, "-sentinel")
+	if kind == "rediss" || kind == "valkeys" {
+		cfg.TLS, err = withTLS()
+	}
+	switch {
+	case err != nil:
+	case kind == "unix":
 		err = cfg.setSocket(u)
-	case "redis-sentinel", "valkey-sentinel":
-		err = cfg.setSentinels(u, others)
-	case "rediss-sentinel", "valkeys-sentinel":
-		if cfg.TLS, err = withTLS(); err == nil {
-			err = cfg.setSentinels(u, others)
-		}
+	case sentinels:
+		db, err = cfg.setSentinels(u, others)
+	default:
+		db = strings.TrimPrefix(u.Path, "/")
+		cfg.Addr, err = hostPort(u, defaultPort)
+	}
+	if err == nil && db != "" {
+		err = parse(&cfg.DB, "path (the database)", db)
 	}
 	if err == nil {
-		err = cfg.setParameters(u)
+		err = cfg.setParameters(u, db != "")
 	}
 	if err != nil {
 		return Config{}, fmt.Errorf("conn: url: %w", err)
@@ -91,40 +97,30 @@ func ParseURL(s string) (Config, error) {
 	return cfg, nil
 }
 
-// strayPassword reports an @ or # after the host, the sign of a password without percent-encoding. net/url would then
-// take the user for the host and the rest of the password for path, query or fragment, which errors might contain.
-func strayPassword(s string) bool {
-	if _, rest, ok := strings.Cut(s, "://"); ok {
-		s = rest
+// cutURL splits a URL. user ends with the last @ of the authority. rest begins behind the hosts, with path, query or fragment;
+// an @ or # in it is the sign of a password without percent-encoding: net/url would take the user for the host and the rest of
+// the password for the path, which errors might contain. Without :// there are no scheme and user.
+func cutURL(s string) (scheme, user, hosts, rest string) {
+	scheme, authority, ok := strings.Cut(s, "://")
+	if !ok {
+		scheme, authority = "", s
 	}
-	i := strings.IndexAny(s, "/?#")
-	return i >= 0 && strings.ContainsAny(s[i:], "@#")
+	if i := strings.IndexAny(authority, "/?#"); i >= 0 {
+		authority, rest = authority[:i], authority[i:]
+	}
+	if i := strings.LastIndexByte(authority, '@') + 1; ok {
+		user, authority = authority[:i], authority[i:]
+	}
+	return scheme, user, authority, rest
 }
 
 // strayHost reports a comma before the last @ that may follow a host or the user and password of a host. net/url would take
 // everything before that @ for one user and password. Its own texts of passwords contain plain commas.
-func strayHost(s string) bool {
-	_, authority, _ := strings.Cut(s, "://")
-	if i := strings.IndexAny(authority, "/?#"); i >= 0 {
-		authority = authority[:i]
-	}
-	i := strings.LastIndexByte(authority, '@')
-	if i < 0 {
-		return false
-	}
-	first, _, more := strings.Cut(authority[:i], ",")
+func strayHost(user string) bool {
+	user = strings.TrimSuffix(user, "@")
+	first, _, more := strings.Cut(user, ",")
 	host, port, _ := strings.Cut(first, ":")
-	return more && (first == "" || strings.Contains(authority[:i], "@") || host != "" && strings.Trim(port, "0123456789") == "")
-}
-
-func (cfg *Config) setHost(u *url.URL) (err error) {
-	if cfg.Addr, err = hostPort(u, defaultPort); err != nil {
-		return err
-	}
-	if db := strings.TrimPrefix(u.Path, "/"); db != "" {
-		return parse(&cfg.DB, "path (the database)", db)
-	}
-	return nil
+	return more && (first == "" || strings.Contains(user, "@") || host != "" && strings.Trim(port, "0123456789") == "")
 }
 
 // hostPort returns the address in u, with defaults for a missing host or port.
@@ -154,7 +150,7 @@ func (cfg *Config) setSocket(u *url.URL) error {
 	return nil
 }
 
-func (cfg *Config) setParameters(u *url.URL) error {
+func (cfg *Config) setParameters(u *url.URL, dbInPath bool) error {
 	query, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
 		return errors.New("malformed parameters")
@@ -163,14 +159,14 @@ func (cfg *Config) setParameters(u *url.URL) error {
 		if len(query[name]) > 1 {
 			return fmt.Errorf("parameter %q is repeated", name)
 		}
-		if err := cfg.setParameter(name, query[name][0], u); err != nil {
+		if err := cfg.setParameter(name, query[name][0], dbInPath); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (cfg *Config) setParameter(name, value string, u *url.URL) error {
+func (cfg *Config) setParameter(name, value string, dbInPath bool) error {
 	inPath, field := cfg.DB, cfg.field(name)
 	switch {
 	case name == "tls_server_name" && cfg.TLS == nil:
@@ -181,7 +177,7 @@ func (cfg *Config) setParameter(name, value string, u *url.URL) error {
 	if err := parse(field, name, value); err != nil {
 		return err
 	}
-	if name == "db" && cfg.Network != "unix" && cfg.pathHasDB(u) && cfg.DB != inPath {
+	if name == "db" && dbInPath && cfg.DB != inPath {
 		return errors.New("path and parameter db name different databases")
 	}
 	return nil
@@ -205,19 +201,14 @@ func (cfg *Config) field(name string) any {
 	if cfg.TLS != nil {
 		fields["tls_server_name"] = &cfg.TLS.ServerName
 	}
-	if cfg.Sentinel.used() {
-		cfg.Sentinel.addFields(fields)
+	if s := &cfg.Sentinel; s.used() {
+		fields["sentinel_username"] = &s.Username
+		fields["sentinel_password"] = &s.Password
+		fields["sentinel_tls"] = &s.TLS
+		fields["sentinel_timeout"] = &s.Timeout
+		fields["poll_interval"] = &s.PollInterval
 	}
 	return fields[name]
-}
-
-// pathHasDB reports whether the path of u contains a database number.
-func (cfg *Config) pathHasDB(u *url.URL) bool {
-	path := strings.Trim(u.Path, "/")
-	if cfg.Sentinel.used() {
-		_, path, _ = strings.Cut(path, "/")
-	}
-	return path != ""
 }
 
 // parse parses the value of a parameter into a field. It drops the errors of strconv and time, which quote their input.
@@ -315,59 +306,33 @@ var counterparts = [...]struct{ names, advice string }{
 	{"master_name sentinelMasterId", "write the name of the master as the path: redis-sentinel://host:26379/name"},
 }
 
-// splitSentinels splits a URL with several hosts into a URL with the first host, for net/url, and the other hosts.
-func splitSentinels(s string) (first string, others []string) {
-	scheme, rest, ok := strings.Cut(s, "://")
-	if !ok || !strings.HasSuffix(strings.ToLower(scheme), "-sentinel") {
-		return s, nil
-	}
-	end := len(rest)
-	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
-		end = i
-	}
-	start := strings.LastIndexByte(rest[:end], '@') + 1
-	hosts := strings.Split(rest[start:end], ",")
-	return scheme + "://" + rest[:start] + hosts[0] + rest[end:], hosts[1:]
-}
-
-// setSentinels sets the sentinels, the first from u, and the fields in the path /master/db.
-func (cfg *Config) setSentinels(u *url.URL, others []string) error {
+// setSentinels sets the sentinels, the first from u, and the name of the master in the path /master/db.
+func (cfg *Config) setSentinels(u *url.URL, others []string) (db string, err error) {
 	addr, err := hostPort(u, defaultSentinelPort)
 	if err != nil {
-		return err
+		return "", err
 	}
 	addrs := []string{addr}
 	for _, host := range others {
 		if host == "" {
-			return errors.New("a sentinel has no host")
+			return "", errors.New("a sentinel has no host")
 		}
 		one, err := url.Parse("redis://" + host)
 		if err != nil || one.User != nil {
-			return errors.New("malformed address of a sentinel")
+			return "", errors.New("malformed address of a sentinel")
 		}
 		if addr, err = hostPort(one, defaultSentinelPort); err != nil {
-			return err
+			return "", err
 		}
 		addrs = append(addrs, addr)
 	}
 	master, db, _ := strings.Cut(strings.TrimPrefix(u.Path, "/"), "/")
 	if master == "" {
-		return errors.New("the name of the master is missing: redis-sentinel://host/name")
+		return "", errors.New("the name of the master is missing: redis-sentinel://host/name")
 	}
 	cfg.Sentinel.Master, cfg.Sentinel.Addrs = master, addrs
 	if cfg.TLS != nil {
 		cfg.Sentinel.TLS = cfg.TLS.Clone()
 	}
-	if db != "" {
-		return parse(&cfg.DB, "path (the database)", db)
-	}
-	return nil
-}
-
-func (s *Sentinel) addFields(fields map[string]any) {
-	fields["sentinel_username"] = &s.Username
-	fields["sentinel_password"] = &s.Password
-	fields["sentinel_tls"] = &s.TLS
-	fields["sentinel_timeout"] = &s.Timeout
-	fields["poll_interval"] = &s.PollInterval
+	return db, nil
 }
