@@ -48,7 +48,7 @@ func New(cfg Config) (*Pool, error) {
 	p := &Pool{
 		cfg:          cfg,
 		dialTokens:   make(chan struct{}, dialsAtOnce),
-		links:        make(map[*pipeline.Link]bool),
+		links:        make(map[*pipeline.Link]struct{}),
 		pendingDials: make(map[*dialState]struct{}),
 	}
 	p.life, p.end = context.WithCancelCause(context.Background())

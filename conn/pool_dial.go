@@ -44,7 +44,7 @@ func (p *Pool) dial(o pipeline.Owner, exclusive bool, wanted func() bool) (*pipe
 		return nil, &Error{Op: "dial", Addr: s.Addr, Err: sentinel.ErrSwitched}
 	}
 	l := pipeline.New(s, p.cfg.linkConfig(!exclusive), o, &p.wg)
-	p.links[l] = s.Named
+	p.links[l] = struct{}{}
 	if !exclusive && p.name() != s.Name { // changed since the handshake
 		p.renameLocked(l)
 	}
@@ -153,7 +153,7 @@ func (p *Pool) dialAddr(s *pipeline.Session, err error) string {
 
 // renameLocked sends CLIENT SETNAME, unless the handshake had to do without such commands.
 func (p *Pool) renameLocked(l *pipeline.Link) {
-	if p.links[l] {
+	if l.Named {
 		l.Post(resp.Cmd("CLIENT", "SETNAME", p.name()))
 	}
 }

@@ -39,9 +39,9 @@ type Pool struct {
 
 	resolver *sentinel.Resolver // nil without sentinels; constant after New
 
-	mu           sync.Mutex              // guards the following, and the fields so marked of sharedConn and member
-	links        map[*pipeline.Link]bool // all links that have not failed; true if the server takes names
-	pendingDials map[*dialState]struct{} // the dials in progress, or waiting for their turn
+	mu           sync.Mutex                  // guards the following, and the fields so marked of sharedConn and member
+	links        map[*pipeline.Link]struct{} // all links that have not failed
+	pendingDials map[*dialState]struct{}     // the dials in progress, or waiting for their turn
 	knownMaster
 	health
 	lending

@@ -32,10 +32,7 @@ type Beneath struct {
 
 // NewBeneath returns nc as the connection beneath TLS.
 func NewBeneath(nc net.Conn) *Beneath {
-	b := &Beneath{Conn: nc}
-	if isSocket(nc) {
-		b.sock = newSocket(nc)
-	}
+	b := &Beneath{Conn: nc, sock: newSocket(nc)}
 	if b.sock != nil {
 		b.space = make([]byte, recordBuffer)
 	}

@@ -70,9 +70,9 @@ type progress struct {
 
 // noteReceivedLocked records bytes and progress since the last call, and reports whether bytes were received.
 func (l *Link) noteReceivedLocked(now time.Duration) (heard bool) {
-	received := l.source.received.Load()
+	received := l.from.received.Load()
 	heard, l.lastReceived = received != l.lastReceived, received
-	p := progress{l.answeredBefore + l.pos.Load(), l.repliesCopy.Load(), l.source.replyBytes.Load(), l.progress.written}
+	p := progress{l.answeredBefore + l.pos.Load(), l.repliesCopy.Load(), l.from.replyBytes.Load(), l.progress.written}
 	if p.entries >= l.writeFrom {
 		p.written = l.largeWritten.Load()
 	}
@@ -104,7 +104,7 @@ func (l *Link) startDeadlinesLocked(cfg Config) {
 	if l.silence.notify = cfg.OnSilent; l.silence.notify != nil && l.period == 0 {
 		l.period = SilentPeriod
 	}
-	l.lastReceived = l.source.received.Load()
+	l.lastReceived = l.from.received.Load()
 	l.scheduleLocked(0, false)
 }
 
@@ -198,7 +198,7 @@ func (l *Link) tick() {
 	}
 	heard := l.noteReceivedLocked(now)
 	if err := l.overdueLocked(now); err != nil && l.failLocked(err) {
-		l.hangUp()
+		l.HangUp()
 	}
 	if l.err != nil {
 		l.mu.Unlock()

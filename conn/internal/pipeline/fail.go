@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A link ends in three steps: failLocked notes the reason, hangUp closes the connection, and readLoop, which then ends,
+// A link ends in three steps: failLocked notes the reason, HangUp closes the connection, and readLoop, which then ends,
 // completes the remaining calls by finish. After a failed write readLoop reads on before it hangs up.
 
 // Fail closes the Link with the reason err, unless the Link has failed before. Calls in progress end with this reason.
@@ -24,11 +24,11 @@ func (l *Link) Fail(err error) {
 	l.readsRest = false
 	l.mu.Unlock()
 	if failed {
-		l.hangUp()
+		l.HangUp()
 	}
 }
 
-// failLocked marks the link as failed. If it returns true, the caller must call hangUp.
+// failLocked marks the link as failed. If it returns true, the caller must call HangUp.
 func (l *Link) failLocked(err error) bool {
 	if l.err != nil {
 		return false
@@ -42,8 +42,6 @@ func (l *Link) failLocked(err error) bool {
 	return true
 }
 
-func (l *Link) hangUp() { l.s.HangUp() }
-
 // lastReplies is the time to read replies after a failed write.
 const lastReplies = 100 * time.Millisecond
 
@@ -55,9 +53,9 @@ func (l *Link) failedWriteLocked(err error, unsent int, b []byte) {
 	if !l.failLocked(err) {
 		return
 	}
-	l.readsRest = l.s.Conn.SetReadDeadline(time.Now().Add(lastReplies)) == nil
+	l.readsRest = l.Conn.SetReadDeadline(time.Now().Add(lastReplies)) == nil
 	if !l.readsRest {
-		l.hangUp()
+		l.HangUp()
 	}
 }
 

@@ -104,6 +104,6 @@ func (l *Link) writeBody(b *body) (unsent int, err error) {
 	if len(b.tail) == 0 {
 		return 0, nil
 	}
-	n, err := l.nc.Write(b.tail)
+	n, err := l.Conn.Write(b.tail)
 	return len(b.tail) - n, err
 }

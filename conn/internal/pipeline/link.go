@@ -3,7 +3,6 @@ package pipeline
 import (
 	"context"
 	"fmt"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,21 +19,14 @@ import (
 // hands them out in the order of the commands (read.go). A timer closes the link if a reply is overdue (deadlines.go).
 type Link struct {
 	// Constant after New.
-	Addr         string    // Session.Addr
-	Proto        int       // RESP version, 2 or 3
-	Start        time.Time // time of New
-	nc           net.Conn
-	s            *Session
-	shared       bool         // used by callers that are independent of each other
-	kernelBuffer bool         // the kernel buffers socketRoom bytes, so a write of that size does not block
-	sock         *socket      // nc without TLS; nil if the system does not report unread data
-	peeker       unreadPeeker // nil if the system does not report unread data
-	owner        Owner
-	wg           *sync.WaitGroup // counts the link's goroutines and armed timer
-	done         chan struct{}   // closed when the link fails
+	*Session           // its Reader is owned by readLoop
+	Start    time.Time // time of New
+	shared   bool      // used by callers that are independent of each other
+	owner    Owner
+	wg       *sync.WaitGroup // counts the link's goroutines and armed timer
+	done     chan struct{}   // closed when the link fails
 
 	// Owned by readLoop.
-	r            *resp.Reader
 	repliesRead  int32 // replies read for the entry at pos, fewer than its replies
 	readingBytes int64 // size of the answered entries of reading
 	yieldAfter   int   // number of callers to wake before yielding to them
@@ -43,7 +35,6 @@ type Link struct {
 	largeYields  yielder // after a large reply
 
 	calls         sync.Pool
-	source        *source      // below r: counts the bytes received
 	failed        atomic.Bool  // err is set
 	draining      atomic.Bool  // call Owner.Drained once no command is outstanding
 	pos           atomic.Int64 // index in reading of the next entry to be answered
@@ -53,7 +44,7 @@ type Link struct {
 
 	// An entry moves from waiting to inflight when a writer takes it, and to reading when readLoop takes it.
 	mu             sync.Mutex // guards the following
-	cond           sync.Cond  // signalled when writing, loopWrites, err or source.progress changes
+	cond           sync.Cond  // signalled when writing, loopWrites, err or from.progress changes
 	err            error      // reason of the failure
 	readsRest      bool       // a write has failed, and readLoop reads what has arrived
 	pending        []byte     // the encoded commands of waiting
@@ -154,24 +145,17 @@ type Owner interface {
 // until Fail, or until the connection fails; wg counts its goroutines.
 func New(s *Session, cfg Config, o Owner, wg *sync.WaitGroup) *Link {
 	l := &Link{
-		Addr:         s.Addr,
-		Proto:        s.Proto,
-		Start:        time.Now(),
-		nc:           s.Conn,
-		s:            s,
-		shared:       cfg.Shared,
-		kernelBuffer: isSocket(s.raw),
-		sock:         s.socket(),
-		owner:        o,
-		wg:           wg,
-		done:         make(chan struct{}),
-		r:            s.Reader,
-		source:       s.from,
-		largeYields:  yielder{long: longLargeYield},
+		Session:     s,
+		Start:       time.Now(),
+		shared:      cfg.Shared,
+		owner:       o,
+		wg:          wg,
+		done:        make(chan struct{}),
+		largeYields: yielder{long: longLargeYield},
 	}
 	l.cond.L = &l.mu
-	l.source.sock, l.peeker = l.sock, s.peeker(l.sock)
-	l.source.wake = func() {
+	l.from.sock = s.sock
+	l.from.wake = func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.cond.Broadcast()

@@ -55,26 +55,26 @@ func (l *Link) yieldTo(y *yielder) {
 }
 
 // offset returns the number of bytes of all replies read so far.
-func (l *Link) offset() int64 { return l.source.received.Load() - int64(l.r.Buffered()) }
+func (l *Link) offset() int64 { return l.from.received.Load() - int64(l.Reader.Buffered()) }
 
 // readOne reads and hands out one reply or one push.
 func (l *Link) readOne() error {
-	l.source.inReply = false
-	kind, err := l.r.Peek()
+	l.from.inReply = false
+	kind, err := l.Reader.Peek()
 	if err != nil {
 		return err
 	}
 	if kind == resp.Push {
-		v, err := l.r.Read()
+		v, err := l.Reader.Read()
 		if err == nil {
 			l.owner.Push(l, v)
 		}
 		return err
 	}
-	l.source.inReply = true
+	l.from.inReply = true
 	e := l.headAt(l.offset())
 	if kind != resp.Map && e.unwanted() { // a Map may be the attributes of a push
-		if err := l.r.Skip(); err != nil {
+		if err := l.Reader.Skip(); err != nil {
 			return err
 		}
 		l.count(e)
@@ -99,9 +99,9 @@ func (l *Link) readOne() error {
 // readFor reads the next value, a reply to e unless it is a push. e may be nil.
 func (l *Link) readFor(e *entry) (resp.Value, error) {
 	if e != nil && e.replies > 1 {
-		return l.r.ReadOf(int(e.replies - l.repliesRead))
+		return l.Reader.ReadOf(int(e.replies - l.repliesRead))
 	}
-	return l.r.Read()
+	return l.Reader.Read()
 }
 
 // verify calls Request.Verify of e after the last reply, and fails the link with its error.

@@ -18,46 +18,35 @@ type Session struct {
 	Name   string       // name of the connection on the server
 	Named  bool         // the server has answered the commands that introduce the client
 
-	raw  net.Conn
-	from *source
+	raw    net.Conn // Conn, or the connection beneath TLS
+	from   *source  // below Reader
+	sock   *socket  // Conn without TLS; nil if the system does not report unread data
+	peeker unreadPeeker
 }
 
 // NewSession returns a Session over nc. raw is the [Beneath] of a TLS connection, and nc itself without TLS.
 func NewSession(nc, raw net.Conn, limits resp.Limits) *Session {
 	from := &source{nc: nc}
+	s := &Session{Conn: nc, Reader: resp.NewReader(from, limits), raw: raw, from: from}
 	if b, ok := raw.(*Beneath); ok {
-		raw, from.below, b.from = b.Conn, b, from
+		s.raw, from.below, b.from = b.Conn, b, from
+		if b.sock != nil {
+			s.peeker = b
+		}
+	} else if s.sock = newSocket(nc); s.sock != nil {
+		s.peeker = s.sock
 	}
-	return &Session{Conn: nc, Reader: resp.NewReader(from, limits), raw: raw, from: from}
+	return s
 }
 
 // HangUp closes the connection at once. It closes the connection beneath TLS, because the close_notify alert may block
 // for seconds if the peer has stopped reading, and no server needs the alert.
 func (s *Session) HangUp() { _ = s.raw.Close() } // the error of closing carries no information
 
-// socket returns the kernel socket of the connection, or nil under TLS or without one.
-func (s *Session) socket() *socket {
-	if !isSocket(s.Conn) || s.raw != s.Conn { // in this order: connections of other types may not be comparable
-		return nil
-	}
-	return newSocket(s.Conn)
-}
-
 // unreadPeeker reports whether bytes have arrived that the source has not counted as received: a socket, or the
-// connection beneath TLS.
+// connection beneath TLS. There is none if the system does not report unread data.
 type unreadPeeker interface {
 	unread() (bool, error)
-}
-
-// peeker returns the unreadPeeker of the connection, or nil if the system does not report unread data.
-func (s *Session) peeker(sock *socket) unreadPeeker {
-	switch below := s.from.below; {
-	case sock != nil:
-		return sock
-	case below != nil && below.sock != nil:
-		return below
-	}
-	return nil
 }
 
 func isSocket(nc net.Conn) bool {
@@ -71,7 +60,7 @@ func isSocket(nc net.Conn) bool {
 // source is the reader behind a resp.Reader. It counts the bytes received.
 type source struct {
 	nc         net.Conn
-	sock       *socket      // reads nc if not nil; set with the link
+	sock       *socket      // reads nc if not nil; set by New
 	below      *Beneath     // of a TLS connection, or nil
 	wake       func()       // wakes the writers that wait for progress; constant after New
 	inReply    bool         // a reply has begun; owned by the reader

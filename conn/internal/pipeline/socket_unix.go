@@ -14,19 +14,13 @@ import (
 // socket reads from a kernel socket, and writes large texts to it. A read and its count are one step under mu, so at any
 // time a received byte is either counted or visible to unread.
 //
-// RawConn takes functions. newSocket makes them once, since a closure for each call would be allocated; arguments and
-// results are fields.
+// RawConn takes functions. newSocket makes those for a read and unread once, since a closure for each call would be
+// allocated; arguments and results are fields.
 type socket struct {
 	// Constant after newSocket.
-	rc      syscall.RawConn
-	readFD  func(fd uintptr) (done bool)
-	peekFD  func(fd uintptr)
-	writeFD func(fd uintptr) (done bool)
-
-	// Owned by the writer, for writeFD.
-	link     *Link
-	body     *body
-	writeErr error
+	rc     syscall.RawConn
+	readFD func(fd uintptr) (done bool)
+	peekFD func(fd uintptr)
 
 	// Owned by the reader, for readFD.
 	b     []byte // buffer to read into
@@ -39,8 +33,11 @@ type socket struct {
 	peekErr error
 }
 
-// newSocket returns nil if the system gives no access to nc.
+// newSocket returns nil if nc is not a kernel's socket, or the system gives no access to it.
 func newSocket(nc net.Conn) *socket {
+	if !isSocket(nc) {
+		return nil
+	}
 	rc, err := nc.(syscall.Conn).SyscallConn()
 	if err != nil {
 		return nil
@@ -52,17 +49,6 @@ func newSocket(nc net.Conn) *socket {
 			s.readNow(int(fd))
 		}
 		return s.readErr != syscall.EAGAIN
-	}
-	s.writeFD = func(fd uintptr) bool {
-		s.writeErr = s.body.writeSome(s.link, func(b []byte) (int, error) {
-			for {
-				n, err := syscall.Write(int(fd), b)
-				if err != syscall.EINTR {
-					return n, err
-				}
-			}
-		})
-		return s.writeErr != syscall.EAGAIN
 	}
 	var one [1]byte
 	s.peekFD = func(fd uintptr) {
@@ -104,16 +90,20 @@ func (s *socket) read(b []byte, count *atomic.Int64) (int, error) {
 // write writes the text of b. The system calls do not block, and write waits between them. One goroutine at a time may call
 // write.
 func (s *socket) write(l *Link, b *body) error {
-	s.link, s.body = l, b
-	err := s.rc.Write(s.writeFD)
-	s.link, s.body = nil, nil
-	switch {
-	case err != nil:
-		return err
-	case s.writeErr != nil:
-		return &net.OpError{Op: "write", Net: "socket", Err: os.NewSyscallError("write", s.writeErr)}
+	var writeErr error
+	err := s.rc.Write(func(fd uintptr) (done bool) {
+		writeErr = b.writeSome(l, func(p []byte) (n int, err error) {
+			for n, err = syscall.Write(int(fd), p); err == syscall.EINTR; {
+				n, err = syscall.Write(int(fd), p)
+			}
+			return n, err
+		})
+		return writeErr != syscall.EAGAIN
+	})
+	if err == nil && writeErr != nil {
+		return &net.OpError{Op: "write", Net: "socket", Err: os.NewSyscallError("write", writeErr)}
 	}
-	return nil
+	return err
 }
 
 // unread reports whether the socket has unread bytes or its end was reached, and returns an error if the connection has

@@ -69,16 +69,16 @@ func (l *Link) enqueue(ctx context.Context, e entry, q Request) error {
 // after the read.
 func (l *Link) unreadLocked() bool {
 	for l.peeker != nil && l.err == nil && l.outstandingLocked() == len(l.waiting) {
-		before := l.source.progress()
+		before := l.from.progress()
 		unread, err := l.peeker.unread()
 		if err != nil && l.failLocked(err) {
-			l.hangUp()
+			l.HangUp()
 		}
 		if !unread {
 			return false
 		}
-		l.source.wakeNext.Store(true)
-		if l.source.progress() == before { // otherwise readLoop has read meanwhile, perhaps before wakeNext was set
+		l.from.wakeNext.Store(true)
+		if l.from.progress() == before { // otherwise readLoop has read meanwhile, perhaps before wakeNext was set
 			return true
 		}
 	}
@@ -195,7 +195,7 @@ func (l *Link) writeLocked() {
 // of bytes not written.
 func (l *Link) write(b []byte, x *body) (unsent int, err error) {
 	for len(b) > 0 {
-		n, err := l.nc.Write(b[:min(largestWrite, len(b))])
+		n, err := l.Conn.Write(b[:min(largestWrite, len(b))])
 		b = b[n:]
 		if err != nil {
 			x.drop()
@@ -234,7 +234,7 @@ func (l *Link) takeLocked() (b []byte, x *body) {
 		l.pending, l.freeBuffer = l.freeBuffer[:0], nil
 	}
 	l.combined = len(l.waiting) > 1
-	after := l.source.received.Load()
+	after := l.from.received.Load()
 	for i := range l.waiting[:n] {
 		l.waiting[i].replyFrom = after
 	}
@@ -244,11 +244,11 @@ func (l *Link) takeLocked() (b []byte, x *body) {
 	return b, x
 }
 
-// fitsLocked reports whether a write of the pending bytes cannot block: they fit into the socket's buffer, together
+// fitsLocked reports whether a write of the pending bytes cannot block: the kernel has a buffer, and they fit into it, together
 // with all bytes that the peer may not have read.
 func (l *Link) fitsLocked() bool {
 	unanswered := l.outstandingLocked() - len(l.waiting)
-	return l.kernelBuffer && l.queuedBytes-l.answeredBytes.Load() <= socketRoom && unanswered < socketWrites
+	return isSocket(l.raw) && l.queuedBytes-l.answeredBytes.Load() <= socketRoom && unanswered < socketWrites
 }
 
 // handOverLocked leaves the writing to writeLoop, which it starts if necessary.
