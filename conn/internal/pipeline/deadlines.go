@@ -276,11 +276,9 @@ func (l *Link) overdueLocked(now time.Duration) error {
 // extendedLocked reports whether the ctx of any outstanding command ends later than now. All commands of a link fail
 // together, so one is enough.
 func (l *Link) extendedLocked(now time.Duration) bool {
-	for _, list := range [...][]entry{l.reading[l.pos.Load():], l.inflight, l.waiting} {
-		for i := range list {
-			if e := &list[i]; now < e.deadline {
-				return true
-			}
+	for e := range l.unansweredLocked {
+		if now < e.deadline {
+			return true
 		}
 	}
 	return false

@@ -110,19 +110,17 @@ func (l *Link) finish() {
 	for l.writing { // short, since the connection is closed
 		l.cond.Wait()
 	}
-	sent := append(l.reading[l.pos.Load():], l.inflight...)
-	n := len(sent) - l.unsent
-	unsent, err := l.waiting, l.err
-	l.reading, l.inflight, l.waiting, l.pending, l.freeBuffer, l.bodies = nil, nil, nil, nil, nil, 0
+	all := slices.Concat(l.reading[l.pos.Load():], l.inflight, l.waiting)
+	sent, err := len(all)-len(l.waiting)-l.unsent, l.err
+	l.reading, l.inflight, l.waiting, l.pending, l.freeBuffer = nil, nil, nil, nil, nil
 	l.pos.Store(0)
 	l.mu.Unlock()
-	outstanding := len(sent) + len(unsent)
-	for i, e := range append(sent, unsent...) {
+	for i, e := range all {
 		e.body.drop()
 		if e.call != nil {
-			e.call.err, e.call.sent = err, i < n
+			e.call.err, e.call.sent = err, i < sent
 			l.complete(e.call)
 		}
 	}
-	l.owner.Lost(l, outstanding, err)
+	l.owner.Lost(l, len(all), err)
 }

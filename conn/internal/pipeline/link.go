@@ -49,7 +49,6 @@ type Link struct {
 	readsRest      bool       // a write has failed, and readLoop reads what has arrived
 	pending        []byte     // the encoded commands of waiting
 	waiting        []entry    // not taken by a writer
-	bodies         int        // entries of waiting with a body
 	inflight       []entry    // taken by a writer, not by readLoop
 	reading        []entry    // taken by readLoop, which alone replaces the slice; elements are constant
 	answeredBefore int64      // number of entries of all earlier readings
@@ -118,9 +117,8 @@ const Never = time.Duration(1<<63 - 1)
 type call struct {
 	ready  chan struct{} // capacity 1
 	state  atomic.Uint32
-	batch  bool         // collect the replies in values
 	value  resp.Value   // the reply of a single command
-	values []resp.Value // the replies received, of a batch
+	values []resp.Value // the replies received, of a batch; nil for a single command
 	err    error        // reason why replies are missing
 	sent   bool         // with err: the command may have been sent
 }
@@ -176,16 +174,11 @@ func New(s *Session, cfg Config, o Owner, wg *sync.WaitGroup) *Link {
 //
 // The end of ctx leaves the Link open, and the reply is dropped. If q.Blocks is set, the end of ctx fails the Link.
 func (l *Link) Do(ctx context.Context, q Request, x Text) (v resp.Value, sent bool, err error) {
-	k := l.calls.Get().(*call)
-	var b *body
+	e := entry{call: l.calls.Get().(*call), replies: 1}
 	if x.Bytes != nil {
-		b = newBody(x, q.Encoded[q.At:])
+		e.body = newBody(x, q.Encoded[q.At:])
 	}
-	if answered, sent, err := l.send(ctx, entry{call: k, body: b, replies: 1, blocks: q.Blocks}, q); !answered {
-		return resp.Value{}, sent, err
-	}
-	v, sent, err = k.value, k.sent, k.err
-	l.release(k)
+	v, _, sent, err = l.send(ctx, e, q)
 	return v, sent, err
 }
 
@@ -194,28 +187,31 @@ func (l *Link) Do(ctx context.Context, q Request, x Text) (v resp.Value, sent bo
 func (l *Link) DoBatch(ctx context.Context, q Request) (replies []resp.Value, sent bool, err error) {
 	n := len(q.Commands)
 	k := l.calls.Get().(*call)
-	k.batch, k.values = true, make([]resp.Value, 0, n)
-	if answered, sent, err := l.send(ctx, entry{call: k, replies: int32(n), blocks: q.Blocks, verify: q.Verify}, q); !answered {
-		return nil, sent, err
-	}
-	replies, sent, err = k.values, k.sent, k.err
-	l.release(k)
+	k.values = make([]resp.Value, 0, n)
+	_, replies, sent, err = l.send(ctx, entry{call: k, replies: int32(n), verify: q.Verify}, q)
 	return replies, sent, err
 }
 
-// send sends q, described by e, and waits until e.call is completed. If answered is false, err is the outcome, and
-// e.call no longer belongs to the caller.
-func (l *Link) send(ctx context.Context, e entry, q Request) (answered, sent bool, err error) {
+// send sends q, described by e, waits until e.call is completed, and returns its outcome. e.call no longer belongs to the
+// caller.
+func (l *Link) send(ctx context.Context, e entry, q Request) (v resp.Value, values []resp.Value, sent bool, err error) {
+	k := e.call
 	if err := l.enqueue(ctx, e, q); err != nil {
-		l.release(e.call)
-		return false, false, err
+		l.release(k)
+		return v, nil, false, err
 	}
-	left, sent := l.await(ctx, e.call)
+	left, sent := l.await(ctx, k)
 	e.body.release()
 	if left {
-		return false, sent, l.callerLeft(ctx, q.Blocks)
+		err := netfail.Ended(ctx)
+		if q.Blocks { // see Request.Blocks
+			l.Fail(fmt.Errorf("a blocking command was given up: %w", err))
+		}
+		return v, nil, sent, err
 	}
-	return true, false, nil
+	v, values, sent, err = k.value, k.values, k.sent, k.err
+	l.release(k)
+	return v, values, sent, err
 }
 
 // Post sends a command, and nobody waits for its reply. Post does not block, and does nothing if the Link has failed.
@@ -251,9 +247,7 @@ func (l *Link) await(ctx context.Context, k *call) (left, sent bool) {
 	}
 	if l.withdraw(k) {
 		l.release(k)
-		if l.draining.Load() {
-			l.checkDrained()
-		}
+		l.checkDrained()
 		return true, false
 	}
 	if k.state.CompareAndSwap(awaited, abandoned) {
@@ -264,19 +258,21 @@ func (l *Link) await(ctx context.Context, k *call) (left, sent bool) {
 	return false, false
 }
 
-// callerLeft returns the error of a caller whose ctx has ended. A blocking command fails the link: see Request.Blocks.
-func (l *Link) callerLeft(ctx context.Context, blocks bool) error {
-	err := netfail.Ended(ctx)
-	if blocks {
-		l.Fail(fmt.Errorf("a blocking command was given up: %w", err))
-	}
-	return err
-}
-
 func (l *Link) release(k *call) {
 	k.state.Store(awaited)
-	k.batch, k.value, k.values, k.err, k.sent = false, resp.Value{}, nil, nil, false
+	k.value, k.values, k.err, k.sent = resp.Value{}, nil, nil, false
 	l.calls.Put(k)
+}
+
+// unansweredLocked yields the commands and batches without an answer, in the order of the replies.
+func (l *Link) unansweredLocked(yield func(*entry) bool) {
+	for _, list := range [...][]entry{l.reading[l.pos.Load():], l.inflight, l.waiting} {
+		for i := range list {
+			if !yield(&list[i]) {
+				return
+			}
+		}
+	}
 }
 
 // outstandingLocked returns the number of commands and batches without an answer.
@@ -305,6 +301,9 @@ func (l *Link) Drain(most time.Duration, why error) {
 
 // checkDrained calls Owner.Drained once, if a draining link has no outstanding command.
 func (l *Link) checkDrained() {
+	if !l.draining.Load() {
+		return
+	}
 	l.mu.Lock()
 	drained := l.err == nil && l.outstandingLocked() == 0 && l.draining.CompareAndSwap(true, false)
 	if drained {

@@ -64,15 +64,11 @@ func (l *Link) readOne() error {
 	if err != nil {
 		return err
 	}
-	if kind == resp.Push {
-		v, err := l.Reader.Read()
-		if err == nil {
-			l.owner.Push(l, v)
-		}
-		return err
+	var e *entry // of the reply; nil for a push
+	if kind != resp.Push {
+		l.from.inReply = true
+		e = l.headAt(l.offset())
 	}
-	l.from.inReply = true
-	e := l.headAt(l.offset())
 	if kind != resp.Map && e.unwanted() { // a Map may be the attributes of a push
 		if err := l.Reader.Skip(); err != nil {
 			return err
@@ -91,7 +87,11 @@ func (l *Link) readOne() error {
 		return unasked(v)
 	}
 	e.keep(v)
-	err = l.verify(e)
+	if e.verify != nil && l.repliesRead+1 == e.replies {
+		if err = e.verify(e.call.values); err != nil {
+			l.Fail(err) // before the caller sees the replies
+		}
+	}
 	l.count(e)
 	return err
 }
@@ -102,18 +102,6 @@ func (l *Link) readFor(e *entry) (resp.Value, error) {
 		return l.Reader.ReadOf(int(e.replies - l.repliesRead))
 	}
 	return l.Reader.Read()
-}
-
-// verify calls Request.Verify of e after the last reply, and fails the link with its error.
-func (l *Link) verify(e *entry) error {
-	if e.verify == nil || l.repliesRead+1 < e.replies {
-		return nil
-	}
-	err := e.verify(e.call.values)
-	if err != nil {
-		l.Fail(err)
-	}
-	return err
 }
 
 // headAt is head for a reply that begins at offset of the received bytes. headAt returns nil if the reply began before a
@@ -165,7 +153,7 @@ func (e *entry) unwanted() bool {
 func (e *entry) keep(v resp.Value) {
 	switch k := e.call; {
 	case k == nil:
-	case k.batch:
+	case k.values != nil:
 		k.values = append(k.values, v)
 	default:
 		k.value = v
@@ -187,9 +175,7 @@ func (l *Link) count(e *entry) {
 	}
 	l.complete(e.call)
 	l.woken++
-	if l.draining.Load() {
-		l.checkDrained()
-	}
+	l.checkDrained()
 }
 
 // complete wakes the caller of k. An abandoned call is released instead; nil is ignored.

@@ -38,10 +38,8 @@ func (l *Link) silentLocked(now time.Duration, heard bool) bool {
 
 // oldestLocked returns the command with the next reply, or nil without one.
 func (l *Link) oldestLocked() *entry {
-	for _, list := range [...][]entry{l.reading[l.pos.Load():], l.inflight, l.waiting} {
-		if len(list) > 0 {
-			return &list[0]
-		}
+	for e := range l.unansweredLocked {
+		return e
 	}
 	return nil
 }

@@ -42,6 +42,7 @@ func (l *Link) enqueue(ctx context.Context, e entry, q Request) error {
 	if q.Wait > 0 {
 		e.wait = l.ticksOf(q.Wait)
 	}
+	e.blocks = q.Blocks
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for len(l.pending) >= maxPending && l.err == nil {
@@ -133,7 +134,6 @@ func (l *Link) appendLocked(e entry, q Request) {
 		e.body = nil
 	default:
 		l.pending = append(append(l.pending, q.Encoded[:q.At]...), e.body.cut(textAhead)...)
-		l.bodies++
 	}
 	e.tick, e.size = l.ticks, len(l.pending)-before+e.body.length()
 	l.waiting = append(l.waiting, e)
@@ -215,16 +215,13 @@ func (l *Link) write(b []byte, x *body) (unsent int, err error) {
 // been sent. takeLocked stops at the first entry with a body and returns the body as x: later commands can still be
 // withdrawn, and a writer uses the memory of a single caller.
 func (l *Link) takeLocked() (b []byte, x *body) {
-	n, size := len(l.waiting), len(l.pending)
-	if l.bodies > 0 {
-		l.bodies--
-		n = 1 + slices.IndexFunc(l.waiting, func(e entry) bool { return e.body != nil })
-		x = l.waiting[n-1].body
-		size = 0
-		for _, e := range l.waiting[:n] {
-			size += e.size
-		}
-		size -= x.size
+	l.combined = len(l.waiting) > 1
+	n, size, received := 0, 0, l.from.received.Load()
+	for ; n < len(l.waiting) && x == nil; n++ {
+		e := &l.waiting[n]
+		e.replyFrom = received
+		size += e.size - e.body.length()
+		x = e.body
 	}
 	b = l.pending[:size]
 	l.writeFrom = l.answeredBefore + int64(len(l.reading)+len(l.inflight))
@@ -232,11 +229,6 @@ func (l *Link) takeLocked() (b []byte, x *body) {
 		b, l.pending = l.pending[:size:size], l.pending[size:]
 	} else {
 		l.pending, l.freeBuffer = l.freeBuffer[:0], nil
-	}
-	l.combined = len(l.waiting) > 1
-	after := l.from.received.Load()
-	for i := range l.waiting[:n] {
-		l.waiting[i].replyFrom = after
 	}
 	l.inflight = append(l.inflight, l.waiting[:n]...)
 	l.waiting = slices.Delete(l.waiting, 0, n)
@@ -297,10 +289,7 @@ func (l *Link) withdraw(k *call) bool {
 			start += size
 			continue
 		}
-		if e.body != nil {
-			l.bodies--
-			e.body.drop()
-		}
+		e.body.drop()
 		l.pending = slices.Delete(l.pending, start, start+size)
 		l.waiting = slices.Delete(l.waiting, i, i+1)
 		l.queuedBytes -= int64(e.size)
