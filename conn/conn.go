@@ -132,8 +132,11 @@ func (c *Conn) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value
 	ctx, traced := c.cfg.Trace.enter(ctx, q)
 	values, err := q.doBatch(ctx, c.l)
 	for i := range cmds {
-		v, failed := Outcome(values, err, i)
-		c.note(ruleOfCommand(&cmds[i]), cmp.Or(failed, v.Err()))
+		outcome := err
+		if i < len(values) {
+			outcome = values[i].Err()
+		}
+		c.note(ruleOfCommand(&cmds[i]), outcome)
 	}
 	traced.attempt(c.cfg, c.l, err)
 	traced.End(ctx, err)

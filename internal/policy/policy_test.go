@@ -189,7 +189,7 @@ func TestUnusedConversionsAreNotLinked(t *testing.T) {
 		}
 	}
 	for _, name := range []string{
-		"/resp.(*decoder).decode", "/resp.fieldsOf", "/resp.Fields", "/conn.(*Queue).Run", "/conn.scanPages", "/conn.(*Pool).Block",
+		"/resp.(*decoder).decode", "/resp.fieldsOf", "/resp.Fields", "/conn.(*Queue).Run", "/conn.withCursor", "/conn.(*Pool).Block",
 	} {
 		if bytes.Contains(without, []byte(module+name)) {
 			t.Errorf("a program that uses only locks has %s", name)

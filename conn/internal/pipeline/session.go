@@ -43,8 +43,8 @@ func NewSession(nc, raw net.Conn, limits resp.Limits) *Session {
 // for seconds if the peer has stopped reading, and no server needs the alert.
 func (s *Session) HangUp() { _ = s.raw.Close() } // the error of closing carries no information
 
-// unreadPeeker reports whether bytes have arrived that the source has not counted as received: a socket, or the
-// connection beneath TLS. There is none if the system does not report unread data.
+// unreadPeeker reports whether bytes have arrived and are not counted as received by the source: a socket, or the
+// connection beneath TLS. It is nil if the system does not report unread data.
 type unreadPeeker interface {
 	unread() (bool, error)
 }

@@ -14,7 +14,7 @@ import (
 // socket reads from a kernel socket, and writes large texts to it. A read and its count are one step under mu, so at any
 // time a received byte is either counted or visible to unread.
 //
-// RawConn takes functions. newSocket makes those for a read and unread once, since a closure for each call would be
+// RawConn takes functions. newSocket makes the functions of read and unread once, since a closure for each call would be
 // allocated; arguments and results are fields.
 type socket struct {
 	// Constant after newSocket.
