@@ -114,8 +114,8 @@ func (c *Conn) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value
 	if len(cmds) == 0 {
 		return nil, nil
 	}
-	if i, _, err := refuseAny(cmds, exclusive); err != nil {
-		return nil, refusalOf(c.l.Addr, cmds, i, err)
+	if _, err := refuseAny(c.l.Addr, cmds, exclusive); err != nil {
+		return nil, err
 	}
 	c.active.Add(1)
 	defer c.active.Add(-1)

@@ -104,6 +104,7 @@ func (d *dialRun) run(ctx context.Context) (*pipeline.Session, error) {
 			return nil, orEnded(ctx, err)
 		}
 	}
+	d.user = cmp.Or(d.user, "default")
 	before := d.variant
 	s, err := d.attempt(ctx)
 	if d.variant != before && d.mayRetry(ctx, err) {
@@ -184,22 +185,13 @@ func (d *dialRun) open(ctx context.Context, nc net.Conn) (*pipeline.Session, err
 	}
 	d.enter("handshake")
 	s := pipeline.NewSession(nc, raw, d.cfg.Limits)
-	h := handshake{
-		nc:       nc,
-		r:        s.Reader,
-		cfg:      d.cfg,
-		master:   d.master,
-		user:     cmp.Or(d.user, "default"),
-		password: d.password,
-		variant:  d.variant,
-	}
-	proto, err := h.run()
+	h := handshake{dialRun: d, s: s}
+	proto, err := h.negotiate()
 	if err != nil {
 		d.variant, d.answered = h.fallback(), d.answered || h.received > 0
 		return nil, err
 	}
-	s.Addr, s.Proto, s.Pushes = d.cfg.Addr, proto, h.pushes
-	s.Named, s.Name = h.identity, h.name
+	s.Addr, s.Proto, s.Named, s.Name = d.cfg.Addr, proto, h.identity, h.name
 	return s, nil
 }
 

@@ -4,11 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"runtime/debug"
 	"strings"
 	"sync"
 
+	"github.com/lockwire/lockwire/conn/internal/pipeline"
 	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/resp"
 )
@@ -28,26 +28,21 @@ type step struct {
 // handshake introduces the client on one connection. The server answers each command with one reply; pushes in
 // between do not count as replies.
 type handshake struct {
-	nc             net.Conn
-	r              *resp.Reader
-	cfg            *Config
-	master         bool   // require the role of a master
-	user, password string // never without a user
-	variant
+	*dialRun
+	s         *pipeline.Session
 	name      string // of the connection
 	role      string // from the reply to HELLO
-	pushes    []resp.Value
-	pushBytes int  // size of pushes
-	received  int  // number of replies
-	greeted   bool // the server answered HELLO
+	pushBytes int    // size of s.Pushes
+	received  int    // number of replies
+	greeted   bool   // the server answered HELLO
 }
 
-// run introduces the client and returns the RESP version agreed on. It writes once, or twice if the server refuses
+// negotiate introduces the client and returns the RESP version agreed on. It writes once, or twice if the server refuses
 // RESP3. After an error the connection is unusable.
 //
 // Any refusal of HELLO leads to RESP2, whatever its text, with two exceptions: a refusal of the credentials, which
-// run does not send twice, and a temporary refusal such as LOADING.
-func (h *handshake) run() (proto int, err error) {
+// negotiate does not send twice, and a temporary refusal such as LOADING.
+func (h *handshake) negotiate() (proto int, err error) {
 	if !h.hello {
 		return 2, h.introduce(h.steps2())
 	}
@@ -178,7 +173,7 @@ func (h *handshake) write(steps []step) error {
 	for _, s := range steps {
 		b = s.cmd.AppendTo(b)
 	}
-	_, err := h.nc.Write(b)
+	_, err := h.s.Conn.Write(b)
 	if err == nil {
 		return nil
 	}
@@ -249,10 +244,10 @@ func (h *handshake) refusal(v resp.Value) error {
 	return short
 }
 
-// read returns the next reply, and appends the pushes in front of it to h.pushes.
+// read returns the next reply, and appends the pushes in front of it to h.s.Pushes.
 func (h *handshake) read() (resp.Value, error) {
 	for {
-		v, err := h.r.Read()
+		v, err := h.s.Reader.Read()
 		if err != nil {
 			return resp.Value{}, h.explain(err)
 		}
@@ -260,8 +255,8 @@ func (h *handshake) read() (resp.Value, error) {
 			h.received++
 			return v, nil
 		}
-		h.pushes, h.pushBytes = append(h.pushes, v), h.pushBytes+sizeOf(v)
-		if tooMany(len(h.pushes), h.pushBytes) {
+		h.s.Pushes, h.pushBytes = append(h.s.Pushes, v), h.pushBytes+sizeOf(v)
+		if tooMany(len(h.s.Pushes), h.pushBytes) {
 			return resp.Value{}, errEarlyPushes
 		}
 	}

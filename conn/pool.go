@@ -107,10 +107,10 @@ func (p *Pool) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value
 	if len(cmds) == 0 {
 		return nil, nil
 	}
-	i, waits, err := refuseAny(cmds, sharedBatch)
+	waits, err := refuseAny(p.cfg.Addr, cmds, sharedBatch)
 	switch {
 	case err != nil:
-		return nil, refusalOf(p.cfg.Addr, cmds, i, err)
+		return nil, err
 	case waits:
 		return p.sendAcked(ctx, cmds)
 	}
@@ -133,8 +133,8 @@ func (p *Pool) Tx(ctx context.Context, cmds []resp.Command) ([]resp.Value, error
 	if len(cmds) == 0 {
 		return nil, nil
 	}
-	if i, _, err := refuseAny(cmds, transaction); err != nil {
-		return nil, refusalOf(p.cfg.Addr, cmds, i, err)
+	if _, err := refuseAny(p.cfg.Addr, cmds, transaction); err != nil {
+		return nil, err
 	}
 	whole := wrapTx(cmds)
 	q := request{Commands: whole, Verify: verifyTx}

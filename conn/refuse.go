@@ -175,27 +175,28 @@ func (r rule) refuse(c carrier) error {
 	return refusals[r]
 }
 
-// refuseAny returns the index of the first command that must not be sent on c, and the reason; or 0 and nil. waits: a
-// shared batch has WAIT or WAITAOF behind other commands. WAIT delays all commands behind it and counts the writes before
-// it on the same connection. SendBatch therefore sends such a batch undivided over an exclusive connection.
-func refuseAny(cmds []resp.Command, c carrier) (at int, waits bool, err error) {
+// refuseAny returns the error for the caller if a command must not be sent on c, to the server at addr. waits: a shared batch
+// has WAIT or WAITAOF behind other commands. WAIT delays all commands behind it and counts the writes before it on the same
+// connection. SendBatch therefore sends such a batch undivided over an exclusive connection.
+func refuseAny(addr string, cmds []resp.Command, c carrier) (waits bool, _ error) {
 	for i := range cmds {
-		if err := cmds[i].Err(); err != nil {
-			return i, false, err
+		r, err := plain, cmds[i].Err()
+		if err == nil {
+			r = ruleOfCommand(&cmds[i])
+			err = r.refuse(c)
 		}
-		r := ruleOfCommand(&cmds[i])
-		if r == asks && i == len(cmds)-1 && c == sharedBatch {
-			return i, false, errAsking
-		}
-		if r == blocks && c == sharedBatch && i > 0 && isWait(cmds[i].Name()) {
+		switch {
+		case r == asks && i == len(cmds)-1 && c == sharedBatch:
+			err = errAsking
+		case r == blocks && i > 0 && c == sharedBatch && isWait(cmds[i].Name()):
 			waits = true
 			continue
 		}
-		if err := r.refuse(c); err != nil {
-			return i, false, err
+		if err != nil {
+			return false, refusal(addr, request{Commands: cmds[i:]}, refused{err, i + 1})
 		}
 	}
-	return 0, waits, nil
+	return waits, nil
 }
 
 // afterLine returns an encoded command without its first line, the number of arguments.
@@ -234,15 +235,8 @@ func (e refused) Unwrap() error        { return e.error }
 // CheckBatch returns the error with which SendBatch of a Pool would refuse cmds, or nil. Callers that split a batch
 // among several pools use CheckBatch to send either all commands or none.
 func CheckBatch(cmds []resp.Command) error {
-	if i, _, err := refuseAny(cmds, sharedBatch); err != nil {
-		return refusalOf("", cmds, i, err)
-	}
-	return nil
-}
-
-// refusalOf returns the error for a batch refused because of err, the reason against cmds[i].
-func refusalOf(addr string, cmds []resp.Command, i int, err error) error {
-	return refusal(addr, request{Commands: cmds[i:]}, refused{err, i + 1})
+	_, err := refuseAny("", cmds, sharedBatch)
+	return err
 }
 
 func refusal(addr string, q request, err error) error {

@@ -68,17 +68,12 @@ type CommandStart struct {
 func (s CommandStart) Operation() string {
 	prefix := ""
 	switch s.Batch {
-	case Single:
-		return s.Name
 	case Pipeline:
-		prefix = "PIPELINE"
+		prefix = "PIPELINE "
 	case Transaction:
-		prefix = "MULTI"
+		prefix = "MULTI "
 	}
-	if s.Name == "" {
-		return prefix
-	}
-	return prefix + " " + s.Name
+	return strings.TrimSuffix(prefix+s.Name, " ")
 }
 
 // CommandEnd describes a call that has returned.
@@ -301,15 +296,16 @@ func (q request) describe() CommandStart {
 	if len(cmds) == 0 {
 		return CommandStart{Name: q.name(), Count: 1}
 	}
-	s := CommandStart{Name: netfail.Op(cmds[0].Name()), Count: len(cmds)}
-	if n := len(cmds) - 1; n > 1 && strings.EqualFold(cmds[0].Name(), "multi") && strings.EqualFold(cmds[n].Name(), "exec") {
-		cmds = cmds[1:n]
-		s = CommandStart{Name: netfail.Op(cmds[0].Name()), Count: len(cmds), Batch: Transaction}
-	} else if n > 0 {
-		s.Batch = Pipeline
+	batch := Single
+	switch n := len(cmds) - 1; {
+	case n > 1 && strings.EqualFold(cmds[0].Name(), "multi") && strings.EqualFold(cmds[n].Name(), "exec"):
+		cmds, batch = cmds[1:n], Transaction
+	case n > 0:
+		batch = Pipeline
 	}
-	if names := distinct(cmds); len(names) > 1 {
-		s.Name, s.Names = "", names
+	s := CommandStart{Batch: batch, Count: len(cmds), Names: distinct(cmds)}
+	if len(s.Names) == 1 {
+		s.Name, s.Names = s.Names[0], nil
 	}
 	return s
 }

@@ -22,8 +22,8 @@ func (c *Conn) Tx(ctx context.Context, cmds []resp.Command) ([]resp.Value, error
 	if len(cmds) == 0 {
 		return nil, nil
 	}
-	if i, _, err := refuseAny(cmds, transaction); err != nil {
-		return nil, refusalOf(c.l.Addr, cmds, i, err)
+	if _, err := refuseAny(c.l.Addr, cmds, transaction); err != nil {
+		return nil, err
 	}
 	c.mu.Lock()
 	open := c.state.inMulti()
