@@ -2,6 +2,7 @@ package conn
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -137,13 +138,16 @@ func (p *Pool) Tx(ctx context.Context, cmds []resp.Command) ([]resp.Value, error
 		return nil, err
 	}
 	whole := wrapTx(cmds)
-	q := request{Commands: whole, Verify: verifyTx}
+	q := request{Commands: whole, Verify: openMulti}
 	return retried(ctx, p.sharedFor(cmds[0].Key()), q, func(ctx context.Context, l *pipeline.Link) ([]resp.Value, error) {
 		values, err := q.doBatch(ctx, l)
 		if err != nil {
 			return nil, err
 		}
-		return sharedTxReplies(l.Addr, cmds, values)
+		if err := values[len(values)-1].Err(); err != nil && openMulti(values) != nil { // the EXEC of another caller may run it
+			return nil, &Error{Op: "EXEC", Addr: l.Addr, Sent: true, Err: fmt.Errorf("%w: %w", errOpenTx, err)}
+		}
+		return txReplies(l.Addr, cmds, values)
 	})
 }
 

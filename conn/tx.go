@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/resp"
@@ -51,26 +52,16 @@ func wrapTx(cmds []resp.Command) []resp.Command {
 	return append(whole, resp.Cmd("EXEC"))
 }
 
-// verifyTx returns an error if the server still is in the transaction: the connection must not be used any more.
-func verifyTx(replies []resp.Value) error {
-	if openMulti(replies) {
-		return errOpenTx
-	}
-	return nil
-}
-
-// openMulti reports whether the server still is in the transaction, according to its replies to MULTI, the commands
+// openMulti returns an error if the server still is in the transaction, according to its replies to MULTI, the commands
 // and EXEC. Before Redis 6.2 a server may refuse EXEC, for example with BUSY, and keep the queued commands; it then
 // answers every further command with QUEUED.
-func openMulti(replies []resp.Value) bool {
+func openMulti(replies []resp.Value) error {
 	exec := replies[len(replies)-1]
 	switch err := exec.Err(); {
-	case replies[0].Err() != nil:
-		return false
-	case err != nil:
-		return !discards(err)
+	case replies[0].Err() != nil, err == nil && (exec.Kind() == resp.Array || exec.IsNull()), err != nil && discards(err):
+		return nil
 	}
-	return exec.Kind() != resp.Array && !exec.IsNull()
+	return errOpenTx
 }
 
 // discards reports whether err, the reply to EXEC, means that the transaction is over: the server refused a command,
@@ -82,15 +73,6 @@ func discards(err error) bool {
 		return true
 	}
 	return false
-}
-
-// sharedTxReplies is like txReplies, for a shared connection. An open transaction makes the outcome uncertain,
-// because another caller's EXEC may run it.
-func sharedTxReplies(addr string, cmds []resp.Command, replies []resp.Value) ([]resp.Value, error) {
-	if err := replies[len(replies)-1].Err(); err != nil && openMulti(replies) {
-		return nil, &Error{Op: "EXEC", Addr: addr, Sent: true, Err: fmt.Errorf("%w: %w", errOpenTx, err)}
-	}
-	return txReplies(addr, cmds, replies)
 }
 
 // txReplies returns the outcome of a transaction, given the replies to MULTI, cmds and EXEC.
@@ -116,9 +98,5 @@ func txReplies(addr string, cmds []resp.Command, replies []resp.Value) ([]resp.V
 	case exec.Kind() != resp.Array || exec.Len() != len(cmds):
 		return nil, &Error{Op: "EXEC", Addr: addr, Sent: true, Err: errTxLength}
 	}
-	values := make([]resp.Value, 0, len(cmds))
-	for v := range exec.All() {
-		values = append(values, v)
-	}
-	return values, nil
+	return slices.AppendSeq(make([]resp.Value, 0, len(cmds)), exec.All()), nil
 }
