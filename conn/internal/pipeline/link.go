@@ -35,6 +35,7 @@ type Link struct {
 	largeYields  yielder // after a large reply
 
 	calls         sync.Pool
+	abandoned     atomic.Int64 // unanswered commands and batches without a caller
 	failed        atomic.Bool  // err is set
 	draining      atomic.Bool  // call Owner.Drained once no command is outstanding
 	pos           atomic.Int64 // index in reading of the next entry to be answered
@@ -64,7 +65,6 @@ type Link struct {
 	writeYields    yielder
 	room           chan struct{} // closed when pending has room again; nil if no caller waits for room
 	deadlines
-	backlog
 }
 
 // Config holds the limits of a Link. A limit not above zero is off.

@@ -187,9 +187,7 @@ func (l *Link) complete(k *call) {
 	default:
 		l.release(k)
 		l.abandoned.Add(-1) // perhaps before the caller has added itself
-		if l.heldBack.Load() {
-			l.resume()
-		}
+		l.resume()
 	}
 }
 

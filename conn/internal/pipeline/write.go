@@ -158,7 +158,7 @@ func appendCommands(dst []byte, cmds []resp.Command) []byte {
 func (l *Link) flushLocked(k *call, mayBlock bool) {
 	for len(l.waiting) > 0 && l.err == nil {
 		switch {
-		case l.holdBackLocked(): // resume goes on
+		case l.behindLocked(): // resume goes on
 			l.writing = false
 			return
 		case k != nil && k.state.Load() != awaited: // the writer's own reply is there
