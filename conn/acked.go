@@ -61,7 +61,7 @@ func (p *Pool) sendAckedOnce(ctx context.Context, cmds []resp.Command, traced *C
 	case err != nil:
 		return values, nil, err
 	}
-	if unrun = refusedAll(cmds, values); unrun == nil && p.isFormerMaster(addr) {
+	if unrun = refusedAll(cmds, values); unrun == nil && p.resolver != nil && p.resolver.Known() != addr {
 		return nil, nil, &Error{Op: cmds[0].Name(), Addr: addr, Sent: true, Err: sentinel.ErrSwitched}
 	}
 	return values, unrun, nil

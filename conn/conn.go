@@ -214,11 +214,9 @@ func (o *dialedConn) Due(*pipeline.Link)                  {}
 func (o *dialedConn) Drained(*pipeline.Link)              {}
 
 func (o *dialedConn) Lost(l *pipeline.Link, outstanding int, err error) {
-	if onPurpose(err) {
-		return
+	if !onPurpose(err) {
+		report(&o.cfg, &o.wg, l, true, outstanding, err)
 	}
-	info := LostInfo{Addr: l.Addr, Exclusive: true, Age: time.Since(l.Start), InFlight: outstanding, Err: err}
-	o.wg.Go(func() { report(&o.cfg, info) })
 }
 
 // Trace returns Config.Trace.

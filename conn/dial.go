@@ -107,18 +107,18 @@ func (d *dialRun) run(ctx context.Context) (*pipeline.Session, error) {
 	d.user = cmp.Or(d.user, "default")
 	before := d.variant
 	s, err := d.attempt(ctx)
-	if d.variant != before && d.mayRetry(ctx, err) {
+	if d.variant != before && mayRetry(ctx, err) {
 		s, err = d.attempt(ctx)
 	}
-	if d.cfg.TLS == nil && !d.answered && d.mayRetry(ctx, err) && d.expectsTLS(ctx) {
+	if d.cfg.TLS == nil && !d.answered && mayRetry(ctx, err) && d.expectsTLS(ctx) {
 		err = fmt.Errorf("%w: %w", netfail.ErrExpectsTLS, err)
 	}
 	return s, err
 }
 
-// mayRetry reports whether the server has closed the connection of an attempt, and time is left.
-func (d *dialRun) mayRetry(ctx context.Context, err error) bool {
-	return err != nil && ctx.Err() == nil && hungUp(err)
+// mayRetry reports whether the server has closed the connection of an attempt between two replies, and time is left.
+func mayRetry(ctx context.Context, err error) bool {
+	return ctx.Err() == nil && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrClosedPipe) || isReset(err))
 }
 
 // attempt makes one connection. If the handshake fails, attempt sets d.variant to the variant that is left to try.
@@ -139,11 +139,6 @@ func (d *dialRun) attempt(ctx context.Context) (*pipeline.Session, error) {
 		return nil, d.hint(orEnded(ctx, err)) // the TLS handshake may end with ctx before stop is called
 	}
 	return s, nil
-}
-
-// hungUp reports whether the peer closed the connection between two replies.
-func hungUp(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrClosedPipe) || isReset(err)
 }
 
 func isReset(err error) bool {

@@ -243,8 +243,7 @@ func (m *member) Lost(l *pipeline.Link, outstanding int, err error) {
 		m.p.open--
 	}
 	m.p.dialMoreLocked()
-	delete(m.p.links, l)
-	m.p.reportLocked(l, true, outstanding, err)
+	m.p.forgetLocked(l, true, outstanding, err)
 }
 
 func (m *member) endIdlenessLocked() {

@@ -107,15 +107,14 @@ func (p *Pool) noteDial(begin time.Time, exclusive bool, s *pipeline.Session, er
 	}
 }
 
-// reportLocked reports a failed link. The callbacks run in a goroutine of their own because the caller may be readLoop.
-func (p *Pool) reportLocked(l *pipeline.Link, exclusive bool, outstanding int, err error) {
-	if p.isClosed() || onPurpose(err) {
-		return
+// forgetLocked forgets a failed link, and reports it unless this program has closed it.
+func (p *Pool) forgetLocked(l *pipeline.Link, exclusive bool, outstanding int, err error) {
+	delete(p.links, l)
+	if !p.isClosed() && !onPurpose(err) {
+		p.lostLinks++
+		p.losses.Call()
+		report(&p.cfg, &p.wg, l, exclusive, outstanding, err)
 	}
-	p.lostLinks++
-	p.losses.Call()
-	info := LostInfo{Addr: l.Addr, Exclusive: exclusive, Age: time.Since(l.Start), InFlight: outstanding, Err: err}
-	p.wg.Go(func() { report(&p.cfg, info) })
 }
 
 // waitErrorLocked returns the error for a caller whose ctx ended while waiting for a connection.

@@ -137,8 +137,7 @@ func (s *sharedConn) Lost(l *pipeline.Link, outstanding int, err error) {
 	s.p.mu.Lock()
 	defer s.p.mu.Unlock()
 	s.current.CompareAndSwap(l, nil)
-	delete(s.p.links, l)
-	s.p.reportLocked(l, false, outstanding, err)
+	s.p.forgetLocked(l, false, outstanding, err)
 }
 
 // send sends one command over a shared connection, and repeats it within the limits. x is a part left out of q.

@@ -11,11 +11,6 @@ import (
 // time; a dead one may be the reason of the failover.
 const switchGrace = 250 * time.Millisecond
 
-// isFormerMaster reports whether the sentinels have named a master other than the server at addr.
-func (p *Pool) isFormerMaster(addr string) bool {
-	return p.resolver != nil && p.resolver.Known() != addr
-}
-
 // switched records the master, the change number seq of the resolver, and replaces the connections to a former master.
 // Commands sent on these are answered within switchGrace or fail. With the first master, switched starts the goroutines
 // that follow the sentinels.

@@ -346,11 +346,15 @@ func onPurpose(err error) bool {
 	return errors.Is(err, ErrClosed) || errors.Is(err, errRetired) || errors.Is(err, sentinel.ErrSwitched)
 }
 
-func report(cfg *Config, info LostInfo) {
-	if cfg.Trace != nil && cfg.Trace.Lost != nil {
-		cfg.Trace.Lost(info)
-	}
-	warn(cfg, "connection lost", "error", info.Err, "unanswered", info.InFlight)
+// report reports a failed link, in a goroutine counted by wg: the caller may be readLoop.
+func report(cfg *Config, wg *sync.WaitGroup, l *pipeline.Link, exclusive bool, outstanding int, err error) {
+	info := LostInfo{Addr: l.Addr, Exclusive: exclusive, Age: time.Since(l.Start), InFlight: outstanding, Err: err}
+	wg.Go(func() {
+		if cfg.Trace != nil && cfg.Trace.Lost != nil {
+			cfg.Trace.Lost(info)
+		}
+		warn(cfg, "connection lost", "error", info.Err, "unanswered", info.InFlight)
+	})
 }
 
 func warn(cfg *Config, text string, args ...any) {

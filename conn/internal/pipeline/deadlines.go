@@ -38,6 +38,7 @@ type deadlines struct {
 	period          time.Duration // time between ticks of a busy link; 0 without ticks
 	overdueTicks    uint32        // ticks without progress before an answer is overdue
 	longestExtended time.Duration // longest time without progress if a ctx allows more than timeout; 0 without a limit
+	onSilent        func(addr string)
 
 	timer          *time.Timer
 	armed          bool     // the timer is set
@@ -50,14 +51,13 @@ type deadlines struct {
 	pingsSuspended bool     // send no PING: within a MULTI the server would queue it
 
 	// Times since Link.Start.
-	progressAt time.Duration // the last progress; if no command was outstanding, the last byte received
-	lastTick   time.Duration // the last tick counted in ticks
-	nextTick   time.Duration
-	quietSince time.Duration // begin of the silence, a period early at most
-	dueAt      time.Duration // call Owner.Due; 0 for never
-	failAt     time.Duration // fail the link; 0 for never
-
-	silence silence
+	progressAt  time.Duration // the last progress; if no command was outstanding, the last byte received
+	lastTick    time.Duration // the last tick counted in ticks
+	nextTick    time.Duration
+	quietSince  time.Duration // begin of the silence, a period early at most
+	silentSince time.Duration // begin of the silence for onSilent, or its last call during a blocking command
+	dueAt       time.Duration // call Owner.Due; 0 for never
+	failAt      time.Duration // fail the link; 0 for never
 }
 
 // progress is the state of the answers to a link's commands.
@@ -101,7 +101,7 @@ func (l *Link) startDeadlinesLocked(cfg Config) {
 	}
 	// A PING is sent a little early, since a missing answer is noticed a little late.
 	l.ping = max(l.ping-2*l.period, l.ping/2)
-	if l.silence.notify = cfg.OnSilent; l.silence.notify != nil && l.period == 0 {
+	if l.onSilent = cfg.OnSilent; l.onSilent != nil && l.period == 0 {
 		l.period = SilentPeriod
 	}
 	l.lastReceived = l.from.received.Load()
@@ -131,7 +131,7 @@ func (l *Link) wakeDeadlinesLocked() {
 		return
 	}
 	l.infrequent = false
-	l.silence.since = time.Since(l.Start)
+	l.silentSince = time.Since(l.Start)
 	l.tickWithinLocked(l.period)
 }
 
@@ -214,7 +214,7 @@ func (l *Link) tick() {
 	}
 	l.mu.Unlock()
 	if silent {
-		l.silence.notify(l.Addr)
+		l.onSilent(l.Addr)
 	}
 	if due {
 		l.owner.Due(l)

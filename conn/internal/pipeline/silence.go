@@ -10,28 +10,22 @@ const (
 	SilentPeriod = SilentAfter / 2
 )
 
-// silence decides when to call Config.OnSilent. The link's mu guards it.
-type silence struct {
-	notify func(addr string) // constant; nil without OnSilent
-	since  time.Duration     // begin of the silence, or the last call during a blocking command; time since Link.Start
-}
-
 // silentLocked reports whether to call OnSilent at this tick. heard reports bytes received since the last tick.
 func (l *Link) silentLocked(now time.Duration, heard bool) bool {
 	head := l.oldestLocked()
 	if heard || head == nil {
-		l.silence.since = now
+		l.silentSince = now
 		return false
 	}
 	limit := SilentAfter
 	if head.blocks { // call OnSilent as often as an idle link sends a PING
 		limit = max(l.ping, SilentAfter)
 	}
-	if l.silence.notify == nil || now-l.silence.since < limit || head.blocks && l.ping == 0 {
+	if l.onSilent == nil || now-l.silentSince < limit || head.blocks && l.ping == 0 {
 		return false
 	}
 	if head.blocks {
-		l.silence.since = now
+		l.silentSince = now
 	}
 	return true
 }

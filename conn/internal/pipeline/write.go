@@ -198,7 +198,6 @@ func (l *Link) write(b []byte, x *body) (unsent int, err error) {
 		n, err := l.Conn.Write(b[:min(largestWrite, len(b))])
 		b = b[n:]
 		if err != nil {
-			x.drop()
 			return len(b) + x.length(), err
 		}
 		if len(b) > 0 {

@@ -25,14 +25,6 @@ type sentinelAddr struct{ announced, addr string }
 // older reports whether the answer was given before the failover to m.
 func (a answer) older(m master) bool { return a.epoch >= 0 && a.epoch < m.epoch }
 
-// newer returns the answer with the larger epoch.
-func (a answer) newer(b answer) answer {
-	if a.master == "" || b.epoch > a.epoch {
-		return b
-	}
-	return a
-}
-
 // askMaster asks the sentinel at an address for the master, and learns the other sentinels.
 func (r *Resolver) askMaster(ctx context.Context, at sentinelAddr) (answer, error) {
 	name := r.cfg.Master

@@ -359,7 +359,9 @@ func (r *Resolver) eachAnswer(ctx context.Context, list []sentinelAddr, known ma
 				silence = err
 			}
 		case a.older(known):
-			aside = aside.newer(a)
+			if aside.master == "" || aside.epoch < a.epoch {
+				aside = a
+			}
 		case use(a):
 			return nil, nil
 		}
