@@ -155,10 +155,11 @@ func (p *Pool) Tx(ctx context.Context, cmds []resp.Command) ([]resp.Value, error
 // The connection does not count for the Pool's statistics and limits. Stream dials once. The caller closes the
 // Stream; closing the Pool does not.
 func (p *Pool) Stream(ctx context.Context) (*Stream, error) {
-	ctx, release, err := p.enter(ctx)
-	if err != nil {
+	if err := p.enter(); err != nil {
 		return nil, &Error{Op: "dial", Addr: p.cfg.Addr, Err: err}
 	}
+	defer p.wg.Done()
+	ctx, release := netfail.Within(ctx, p.life)
 	defer release()
 	begin := time.Now()
 	s, err := p.connect(ctx)
@@ -175,22 +176,14 @@ func (p *Pool) Stream(ctx context.Context) (*Stream, error) {
 	return p.enlist(newStream(s, &p.cfg))
 }
 
-// enter returns a context that also ends with the Pool, for a call that Close waits for: until release is called. It
-// returns the cause of Close if the Pool is closed already.
-func (p *Pool) enter(ctx context.Context) (_ context.Context, release func(), err error) {
+// enter makes Close wait for the caller's wg.Done. It returns the cause of Close if the Pool is closed already.
+func (p *Pool) enter() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.isClosed() {
-		return nil, nil, p.cause()
+	if !p.isClosed() {
+		p.wg.Add(1)
 	}
-	p.wg.Add(1)
-	ctx, cancel := context.WithCancelCause(ctx)
-	stop := netfail.OnEnd(p.life, func() { cancel(p.cause()) })
-	return ctx, func() {
-		stop()
-		cancel(nil)
-		p.wg.Done()
-	}, nil
+	return p.cause()
 }
 
 // Replicated reports whether replicas may take the server's place, which is the case with Config.Sentinel.
@@ -223,11 +216,10 @@ func (p *Pool) CloseFor(cause error) error {
 // goWhileOpen calls run in a goroutine, with a context that ends when the Pool is closed. It returns the cause of Close,
 // and does not call run, if the Pool is closed already.
 func (p *Pool) goWhileOpen(run func(ctx context.Context)) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.isClosed() {
-		return p.cause()
+	if err := p.enter(); err != nil {
+		return err
 	}
+	defer p.wg.Done()
 	p.wg.Go(func() { run(p.life) })
 	return nil
 }

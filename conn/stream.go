@@ -75,19 +75,15 @@ func (s *Stream) Read() (resp.Value, error) {
 // usable. If the write fails, part of a command may have been sent; the connection is closed, and Read returns the
 // same cause.
 func (s *Stream) Write(ctx context.Context, cmds ...resp.Command) error {
-	size := 0
+	var b []byte
 	for _, cmd := range cmds {
 		if err := cmd.Err(); err != nil {
 			return s.notSent(err)
 		}
-		size += cmd.Size()
-	}
-	if size == 0 {
-		return nil
-	}
-	b := make([]byte, 0, size)
-	for _, cmd := range cmds {
 		b = cmd.AppendTo(b)
+	}
+	if len(b) == 0 {
+		return nil
 	}
 	if ctx.Err() != nil {
 		return s.notSent(netfail.Ended(ctx))

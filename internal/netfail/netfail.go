@@ -220,3 +220,13 @@ func OnEnd(ctx context.Context, fn func()) (stop func() (ended bool)) {
 		return true
 	}
 }
+
+// Within returns a ctx that also ends when outer ends, with the cause of outer. release ends it.
+func Within(ctx, outer context.Context) (_ context.Context, release func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := OnEnd(outer, func() { cancel(context.Cause(outer)) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
+}

@@ -119,3 +119,21 @@ func TestRedirects(t *testing.T) {
 		}
 	}
 }
+
+// A context within another ends with either, and with the cause.
+func TestWithin(t *testing.T) {
+	over := errors.New("over")
+	outer, end := context.WithCancelCause(t.Context())
+	ctx, release := netfail.Within(t.Context(), outer)
+	defer release()
+	released, release := netfail.Within(t.Context(), outer)
+	release()
+	if ctx.Err() != nil || released.Err() == nil {
+		t.Errorf("before the end: %v; after release: %v", ctx.Err(), released.Err())
+	}
+	end(over)
+	<-ctx.Done()
+	if got := context.Cause(ctx); got != over {
+		t.Errorf("the cause is %v, want %v", got, over)
+	}
+}

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"bufio"
 	"encoding/binary"
 	"net"
 	"sync/atomic"
@@ -21,10 +22,9 @@ type Beneath struct {
 	from *source // reads the decrypted bytes; set with the Session
 
 	// Owned by the reader.
-	buf        []byte // received, not passed to TLS yet
-	space      []byte // memory of buf
-	recordLeft int    // bytes of the present record not passed to TLS yet
-	handed     int64  // bytes passed to TLS
+	buf        *bufio.Reader // of sock
+	recordLeft int           // bytes of the present record not passed to TLS yet
+	handed     int64         // bytes passed to TLS
 
 	received  atomic.Int64 // bytes received
 	decrypted atomic.Int64 // bytes of all decrypted records
@@ -33,9 +33,7 @@ type Beneath struct {
 // NewBeneath returns nc as the connection beneath TLS.
 func NewBeneath(nc net.Conn) *Beneath {
 	b := &Beneath{Conn: nc, sock: newSocket(nc)}
-	if b.sock != nil {
-		b.space = make([]byte, recordBuffer)
-	}
+	b.buf = bufio.NewReaderSize(countingReader{b.sock, &b.received}, recordBuffer)
 	return b
 }
 
@@ -46,37 +44,25 @@ func (b *Beneath) Read(p []byte) (int, error) {
 	}
 	if b.recordLeft == 0 {
 		b.noteDecrypted()
-		if err := b.readHeader(); err != nil {
+		header, err := b.buf.Peek(recordHeader)
+		if err != nil {
 			return 0, err
 		}
+		b.recordLeft = recordHeader + int(binary.BigEndian.Uint16(header[recordHeader-2:]))
 	}
-	n := min(len(p), b.recordLeft)
-	if len(b.buf) > 0 {
-		n = copy(p[:n], b.buf)
-		b.buf = b.buf[n:]
-	} else {
-		var err error
-		if n, err = b.sock.read(p[:n], &b.received); err != nil {
-			return n, err
-		}
-	}
+	n, err := b.buf.Read(p[:min(len(p), b.recordLeft)])
 	b.recordLeft -= n
 	b.handed += int64(n)
-	return n, nil
+	return n, err
 }
 
-func (b *Beneath) readHeader() error {
-	b.buf = b.space[:copy(b.space, b.buf)]
-	for len(b.buf) < recordHeader {
-		n, err := b.sock.read(b.space[len(b.buf):], &b.received)
-		if err != nil {
-			return err
-		}
-		b.buf = b.space[:len(b.buf)+n]
-	}
-	b.recordLeft = recordHeader + int(binary.BigEndian.Uint16(b.buf[recordHeader-2:]))
-	return nil
+// countingReader reads from sock, and adds the number of bytes to count.
+type countingReader struct {
+	sock  *socket
+	count *atomic.Int64
 }
+
+func (r countingReader) Read(p []byte) (int, error) { return r.sock.read(p, r.count) }
 
 // noteDecrypted records that TLS has decrypted all bytes passed to it.
 func (b *Beneath) noteDecrypted() {

@@ -106,17 +106,7 @@ type master struct {
 	announced string          // address announced by the sentinels
 	addr      string          // address dialed
 	epoch     int64           // epoch of the sentinels' configuration; below 0 if unknown
-	term      context.Context // ends when another server becomes the master
-}
-
-// during returns a ctx that also ends with the term of m, with the cause ErrSwitched. end releases the ctx.
-func (m master) during(ctx context.Context) (_ context.Context, end func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	stop := netfail.OnEnd(m.term, func() { cancel(ErrSwitched) })
-	return ctx, func() {
-		stop()
-		cancel(nil)
-	}
+	term      context.Context // ends when another server becomes the master, with the cause ErrSwitched
 }
 
 // New returns a Resolver that knows no master yet.
@@ -182,7 +172,7 @@ func (r *Resolver) dialOnce(ctx context.Context) (*pipeline.Session, error) {
 		}
 		r.Suspect(m.addr) // also after a final error, which says nothing about a successor
 	}
-	ctx, end := m.during(ctx)
+	ctx, end := netfail.Within(ctx, m.term)
 	defer end()
 	select {
 	case r.asking <- struct{}{}:
@@ -211,7 +201,7 @@ func (r *Resolver) connect(ctx context.Context, m master, announced string, epoc
 	if m.term.Err() != nil {
 		return nil, r.failure(ErrSwitched)
 	}
-	ctx, end := m.during(ctx)
+	ctx, end := netfail.Within(ctx, m.term)
 	defer end()
 	s, err := r.cfg.Dial(ctx, announced)
 	if err != nil {
