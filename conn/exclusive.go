@@ -123,16 +123,14 @@ func (p *Pool) placeLocked(m *member) {
 	}
 	m.state = isIdle
 	p.idle = append(p.idle, m)
-	due := m.aged
-	m.expires = time.Time{}
+	m.due = m.aged
 	if p.cfg.IdleTimeout > 0 {
-		m.expires = time.Now().Add(p.cfg.IdleTimeout)
-		if due.IsZero() || m.expires.Before(due) {
-			due = m.expires
+		if expires := time.Now().Add(p.cfg.IdleTimeout); m.due.IsZero() || expires.Before(m.due) {
+			m.due = expires
 		}
 	}
-	if !due.IsZero() {
-		m.l.SetDue(due.Sub(m.l.Start))
+	if !m.due.IsZero() {
+		m.l.SetDue(m.due.Sub(m.l.Start))
 	}
 }
 
@@ -207,9 +205,7 @@ func (m *member) Push(*pipeline.Link, resp.Value) {}
 // Due closes an idle member that has reached MaxAge or IdleTimeout.
 func (m *member) Due(l *pipeline.Link) {
 	m.p.mu.Lock()
-	now := time.Now()
-	reached := func(t time.Time) bool { return !t.IsZero() && !now.Before(t) }
-	over := m.state == isIdle && (reached(m.aged) || reached(m.expires))
+	over := m.state == isIdle && !m.due.IsZero() && !time.Now().Before(m.due)
 	if over {
 		m.endIdlenessLocked()
 		m.state = isLent

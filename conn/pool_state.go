@@ -170,11 +170,11 @@ type lending struct {
 
 // member is an exclusive connection, and the owner of its link. The Pool's mu guards all fields except l.
 type member struct {
-	p       *Pool
-	l       *pipeline.Link
-	state   memberState
-	aged    time.Time // time of reaching MaxAge; zero for never
-	expires time.Time // time of reaching IdleTimeout; zero for never
+	p     *Pool
+	l     *pipeline.Link
+	state memberState
+	aged  time.Time // time of reaching MaxAge; zero for never
+	due   time.Time // time at which it is idle for too long, or aged; zero for never
 }
 
 // memberState is the state of a member.

@@ -282,17 +282,15 @@ func (q *request) setWait() {
 // the server will refuse.
 func blockTime(encoded []byte) time.Duration {
 	name, rest := cutWord(afterLine(encoded))
-	unit, text := time.Second, []byte(nil)
+	unit, text := time.Second, lastWord(rest)
 	switch strings.ToLower(string(name)) {
 	case "wait", "waitaof":
-		unit, text = time.Millisecond, lastWord(rest)
+		unit = time.Millisecond
 	case "xread", "xreadgroup":
 		rest, _ = afterBlock(rest)
 		unit, text = time.Millisecond, firstWord(rest)
 	case "blmpop", "bzmpop":
 		text = firstWord(rest)
-	default:
-		text = lastWord(rest)
 	}
 	n, err := strconv.ParseFloat(string(text), 64)
 	if d := n * float64(unit); err == nil && d >= 1 && d < float64(longestBlock) {

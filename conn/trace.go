@@ -137,10 +137,9 @@ type TopologyInfo struct {
 }
 
 func (t *Trace) retry(ctx context.Context, addr string, q request, attempt int, pause time.Duration, err error) {
-	if t == nil || t.Retry == nil {
-		return
+	if t != nil && t.Retry != nil {
+		t.Retry(ctx, RetryInfo{Name: q.name(), Addr: addr, Attempt: attempt, Pause: pause, Err: err})
 	}
-	t.Retry(ctx, RetryInfo{Name: q.name(), Addr: addr, Attempt: attempt, Pause: pause, Err: err})
 }
 
 func (t *Trace) waited(ctx context.Context, begin time.Time, addr string, exclusive bool, err error) {

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"os"
@@ -89,10 +90,7 @@ func (l *Link) noteReceivedLocked(now time.Duration) (heard bool) {
 // startDeadlinesLocked starts the timer of a new link, whose handshake has just ended.
 func (l *Link) startDeadlinesLocked(cfg Config) {
 	l.timeout, l.ping = max(cfg.Timeout, 0), max(cfg.PingInterval, 0)
-	if most := l.timeout; most > 0 || l.ping > 0 {
-		if most == 0 {
-			most = l.ping
-		}
+	if most := cmp.Or(l.timeout, l.ping); most > 0 {
 		l.period = min(divideUp(most, ticksPerTimeout), longestPeriod)
 		l.overdueTicks = uint32(min(divideUp(most, l.period), math.MaxUint32/2))
 		if l.shared && l.ping > 0 {
