@@ -73,7 +73,7 @@ type progress struct {
 func (l *Link) noteReceivedLocked(now time.Duration) (heard bool) {
 	received := l.from.received.Load()
 	heard, l.lastReceived = received != l.lastReceived, received
-	p := progress{l.answeredBefore + l.pos.Load(), l.repliesCopy.Load(), l.from.replyBytes.Load(), l.progress.written}
+	p := progress{l.answeredBefore + l.pos.Load(), l.repliesRead.Load(), l.from.replyBytes.Load(), l.progress.written}
 	if p.entries >= l.writeFrom {
 		p.written = l.largeWritten.Load()
 	}

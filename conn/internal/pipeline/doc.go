@@ -12,6 +12,7 @@
 // # Where to find what
 //
 //   - link.go: the Link and its front door: Do, DoBatch, Post, Drain.
+//   - queue.go: the commands of a Link, from their encoding to their answer.
 //   - fail.go: the end of a Link.
 //   - write.go: a caller appends its command, and becomes the writer of all pending commands if nobody writes.
 //   - backlog.go: when to hold commands back, because callers leave before the answers.

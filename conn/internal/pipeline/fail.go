@@ -1,11 +1,9 @@
 package pipeline
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 )
 
@@ -57,39 +55,6 @@ func (l *Link) failedWriteLocked(err error, unsent int, b []byte) {
 	if !l.readsRest {
 		l.HangUp()
 	}
-}
-
-// countUnsentLocked sets l.unsent and l.partlySent after failedWriteLocked. It goes back through the entries, from the
-// last, until an entry has more bytes than are unsent.
-func (l *Link) countUnsentLocked(unsent int, b []byte) {
-	for _, taken := range [][]entry{l.inflight, l.reading} {
-		for _, e := range slices.Backward(taken) {
-			if unsent < e.size {
-				if unsent > 0 && e.replies > 1 {
-					l.partlySent = commandsIn(b[len(b)-e.size : len(b)-unsent])
-				}
-				return
-			}
-			l.unsent++
-			unsent -= e.size
-			b = b[:len(b)-(e.size-e.body.length())]
-		}
-	}
-}
-
-// commandsIn returns the number of commands that begin in b, the first part of encoded commands.
-func commandsIn(b []byte) (n int32) {
-	for len(b) > 0 {
-		line, rest, _ := bytes.Cut(b, []byte("\r\n"))
-		if line[0] == '*' {
-			n++
-			b = rest
-			continue
-		}
-		size, _ := strconv.Atoi(string(line[1:]))
-		b = rest[min(size+len("\r\n"), len(rest)):]
-	}
-	return n
 }
 
 // Failed reports whether the Link has failed, without waiting for a mutex.

@@ -27,43 +27,28 @@ type Link struct {
 	done     chan struct{}   // closed when the link fails
 
 	// Owned by readLoop.
-	repliesRead  int32 // replies read for the entry at pos, fewer than its replies
-	readingBytes int64 // size of the answered entries of reading
-	yieldAfter   int   // number of callers to wake before yielding to them
-	woken        int   // callers woken since the last yield
-	readYields   yielder
-	largeYields  yielder // after a large reply
+	yieldAfter  int // number of callers to wake before yielding to them
+	woken       int // callers woken since the last yield
+	readYields  yielder
+	largeYields yielder // after a large reply
 
-	calls         sync.Pool
-	abandoned     atomic.Int64 // unanswered commands and batches without a caller
-	failed        atomic.Bool  // err is set
-	draining      atomic.Bool  // call Owner.Drained once no command is outstanding
-	pos           atomic.Int64 // index in reading of the next entry to be answered
-	repliesCopy   atomic.Int32 // repliesRead for the timer, as of the last reply within a batch
-	largeWritten  atomic.Int64 // progress of large writes, in bytes; the last piece of each write is not counted
-	answeredBytes atomic.Int64 // size of all commands of finished readings
+	calls        sync.Pool
+	abandoned    atomic.Int64 // unanswered commands and batches without a caller
+	failed       atomic.Bool  // err is set
+	draining     atomic.Bool  // call Owner.Drained once no command is outstanding
+	largeWritten atomic.Int64 // progress of large writes, in bytes; the last piece of each write is not counted
 
-	// An entry moves from waiting to inflight when a writer takes it, and to reading when readLoop takes it.
-	mu             sync.Mutex // guards the following
-	cond           sync.Cond  // signalled when writing, loopWrites, err or from.progress changes
-	err            error      // reason of the failure
-	readsRest      bool       // a write has failed, and readLoop reads what has arrived
-	pending        []byte     // the encoded commands of waiting
-	waiting        []entry    // not taken by a writer
-	inflight       []entry    // taken by a writer, not by readLoop
-	reading        []entry    // taken by readLoop, which alone replaces the slice; elements are constant
-	answeredBefore int64      // number of entries of all earlier readings
-	writeFrom      int64      // number of entries before the last write
-	freeBuffer     []byte     // memory for the next pending
-	queuedBytes    int64      // size of all commands so far
-	unsent         int        // number of entries, at the end of those taken, of which a failed write has sent nothing
-	partlySent     int32      // commands with a byte sent, of the last entry with any; 0 if all its commands have one
-	writing        bool       // a writer is active or about to start
-	loopWrites     bool       // writeLoop is to write next
-	loopRuns       bool       // writeLoop has been started
-	combined       bool       // the last write had commands of several callers
-	writeYields    yielder
-	room           chan struct{} // closed when pending has room again; nil if no caller waits for room
+	mu          sync.Mutex // guards the following
+	cond        sync.Cond  // signalled when writing, loopWrites, err or from.progress changes
+	err         error      // reason of the failure
+	readsRest   bool       // a write has failed, and readLoop reads what has arrived
+	writing     bool       // a writer is active or about to start
+	loopWrites  bool       // writeLoop is to write next
+	loopRuns    bool       // writeLoop has been started
+	combined    bool       // the last write had commands of several callers
+	writeYields yielder
+	room        chan struct{} // closed when pending has room again; nil if no caller waits for room
+	queue
 	deadlines
 }
 
@@ -92,20 +77,6 @@ type Request struct {
 	// Wait is how long the server may delay the reply on purpose, in addition to Config.Timeout. The time counts from
 	// the answer to the command in front. Never allows any time.
 	Wait time.Duration
-}
-
-// entry is a command or a batch that waits for its replies. Entries are in the order of the replies.
-type entry struct {
-	call      *call         // nil without a waiting caller
-	body      *body         // a part of the command that is not copied into pending, or nil
-	deadline  time.Duration // of the caller's ctx, as time since Link.Start; it extends the timeout. 0 without one
-	size      int           // size of the encoded commands in bytes
-	replyFrom int64         // bytes received when a writer took the entry: a reply cannot begin before
-	tick      uint32        // the link's ticks when enqueued
-	wait      uint32        // the Request's Wait, in ticks; maxTicks for any time
-	replies   int32         // number of commands
-	blocks    bool          // the Request's Blocks
-	verify    func([]resp.Value) error
 }
 
 // Never is the Wait of a blocking command whose reply may take any time.
@@ -245,7 +216,11 @@ func (l *Link) await(ctx context.Context, k *call) (left, sent bool) {
 		return false, false
 	case <-done:
 	}
-	if l.withdraw(k) {
+	l.mu.Lock()
+	withdrawn := l.removeLocked(k)
+	l.openRoomLocked()
+	l.mu.Unlock()
+	if withdrawn {
 		l.release(k)
 		l.checkDrained()
 		return true, false
@@ -262,22 +237,6 @@ func (l *Link) release(k *call) {
 	k.state.Store(awaited)
 	k.value, k.values, k.err, k.sent = resp.Value{}, nil, nil, false
 	l.calls.Put(k)
-}
-
-// unansweredLocked yields the commands and batches without an answer, in the order of the replies.
-func (l *Link) unansweredLocked(yield func(*entry) bool) {
-	for _, list := range [...][]entry{l.reading[l.pos.Load():], l.inflight, l.waiting} {
-		for i := range list {
-			if !yield(&list[i]) {
-				return
-			}
-		}
-	}
-}
-
-// outstandingLocked returns the number of commands and batches without an answer.
-func (l *Link) outstandingLocked() int {
-	return len(l.waiting) + len(l.inflight) + len(l.reading) - int(l.pos.Load())
 }
 
 // Outstanding returns the number of commands and batches without an answer, including commands of callers already gone.

@@ -8,9 +8,6 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// keptEntries is the largest capacity of a list of entries to keep for the next batch.
-const keptEntries = 4 << 10
-
 var errUnasked = errors.New("a reply without a command")
 
 // maxYieldAfter is the largest number of callers woken before readLoop yields to them; the usual number is a quarter of
@@ -87,7 +84,7 @@ func (l *Link) readOne() error {
 		return unasked(v)
 	}
 	e.keep(v)
-	if e.verify != nil && l.repliesRead+1 == e.replies {
+	if e.verify != nil && l.repliesRead.Load()+1 == e.replies {
 		if err = e.verify(e.call.values); err != nil {
 			l.Fail(err) // before the caller sees the replies
 		}
@@ -99,7 +96,7 @@ func (l *Link) readOne() error {
 // readFor reads the next value, a reply to e unless it is a push. e may be nil.
 func (l *Link) readFor(e *entry) (resp.Value, error) {
 	if e != nil && e.replies > 1 {
-		return l.Reader.ReadOf(int(e.replies - l.repliesRead))
+		return l.Reader.ReadOf(int(e.replies - l.repliesRead.Load()))
 	}
 	return l.Reader.Read()
 }
@@ -107,7 +104,7 @@ func (l *Link) readFor(e *entry) (resp.Value, error) {
 // headAt is head for a reply that begins at offset of the received bytes. headAt returns nil if the reply began before a
 // writer took the command.
 func (l *Link) headAt(offset int64) *entry {
-	if e := l.head(); e != nil && (l.repliesRead > 0 || offset >= e.replyFrom) {
+	if e := l.head(); e != nil && (l.repliesRead.Load() > 0 || offset >= e.replyFrom) {
 		return e
 	}
 	return nil
@@ -120,29 +117,10 @@ func (l *Link) head() *entry {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if int(l.pos.Load()) == len(l.reading) {
-		l.takeInflightLocked()
+	if l.nextReadingLocked() {
+		l.yieldAfter = min(max(l.outstandingLocked()/4, 1), maxYieldAfter)
 	}
-	left := l.reading[l.pos.Load():]
-	switch sent := len(left) + len(l.inflight) - l.unsent; {
-	case sent <= 0:
-		return nil
-	case sent == 1 && l.partlySent > 0 && l.repliesRead >= l.partlySent:
-		return nil // of this batch, no further command was sent
-	}
-	return &left[0]
-}
-
-// takeInflightLocked makes the entries in flight the next reading, when all entries of the present one are answered.
-func (l *Link) takeInflightLocked() {
-	free := l.reading[:0]
-	if cap(free) > keptEntries {
-		free = nil
-	}
-	l.answeredBefore += int64(len(l.reading))
-	l.reading, l.inflight = l.inflight, free
-	l.pos.Store(0)
-	l.yieldAfter = min(max(l.outstandingLocked()/4, 1), maxYieldAfter)
+	return l.headLocked()
 }
 
 // unwanted reports whether no caller waits for the reply, which can then be skipped.
@@ -162,20 +140,11 @@ func (e *entry) keep(v resp.Value) {
 
 // count registers one reply to e. After the last reply it completes the call.
 func (l *Link) count(e *entry) {
-	if l.repliesRead++; l.repliesRead < e.replies {
-		l.repliesCopy.Store(l.repliesRead)
-		return
+	if l.answered(e) { // the entry stops being outstanding before its caller can see the reply
+		l.complete(e.call)
+		l.woken++
+		l.checkDrained()
 	}
-	l.repliesRead = 0
-	l.readingBytes += int64(e.size)
-	// The entry stops being outstanding before its caller can see the reply.
-	if pos := l.pos.Add(1); int(pos) == len(l.reading) {
-		l.answeredBytes.Add(l.readingBytes)
-		l.readingBytes = 0
-	}
-	l.complete(e.call)
-	l.woken++
-	l.checkDrained()
 }
 
 // complete wakes the caller of k. An abandoned call is released instead; nil is ignored.

@@ -29,11 +29,3 @@ func (l *Link) silentLocked(now time.Duration, heard bool) bool {
 	}
 	return true
 }
-
-// oldestLocked returns the command with the next reply, or nil without one.
-func (l *Link) oldestLocked() *entry {
-	for e := range l.unansweredLocked {
-		return e
-	}
-	return nil
-}

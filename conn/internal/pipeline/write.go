@@ -2,10 +2,8 @@ package pipeline
 
 import (
 	"context"
-	"slices"
 
 	"github.com/lockwire/lockwire/internal/netfail"
-	"github.com/lockwire/lockwire/resp"
 )
 
 const (
@@ -120,37 +118,11 @@ func (l *Link) openRoomLocked() {
 	}
 }
 
-// appendLocked appends q to the pending commands, and its entry e to waiting.
+// appendLocked appends q to the queue, with its entry e.
 func (l *Link) appendLocked(e entry, q Request) {
-	before := len(l.pending)
-	switch {
-	case e.body == nil:
-		l.pending = append(l.pending, q.Encoded...)
-		l.pending = appendCommands(l.pending, q.Commands)
-	case l.sock == nil: // a blocked Write would keep the caller's memory in use: copy
-		l.pending = slices.Grow(l.pending, q.At+e.body.size)
-		l.pending = append(append(append(l.pending, q.Encoded[:q.At]...), e.body.rest...), e.body.tail...)
-		e.body.drop()
-		e.body = nil
-	default:
-		l.pending = append(append(l.pending, q.Encoded[:q.At]...), e.body.cut(textAhead)...)
-	}
-	e.tick, e.size = l.ticks, len(l.pending)-before+e.body.length()
-	l.waiting = append(l.waiting, e)
-	l.queuedBytes += int64(e.size)
+	e.tick = l.ticks
+	l.addLocked(e, q, l.sock == nil) // a blocked Write would keep the caller's memory in use
 	l.wakeDeadlinesLocked()
-}
-
-func appendCommands(dst []byte, cmds []resp.Command) []byte {
-	size := 0
-	for i := range cmds {
-		size += cmds[i].Size()
-	}
-	dst = slices.Grow(dst, size)
-	for i := range cmds {
-		dst = cmds[i].AppendTo(dst)
-	}
-	return dst
 }
 
 // flushLocked writes until no command is pending, or until the pending ones are held back, and then ends the writing. It
@@ -179,7 +151,9 @@ func (l *Link) flushLocked(k *call, mayBlock bool) {
 
 // writeLocked takes and writes pending commands. It releases mu meanwhile.
 func (l *Link) writeLocked() {
-	b, body := l.takeLocked()
+	l.combined = len(l.waiting) > 1
+	b, body := l.takeLocked(l.from.received.Load())
+	l.openRoomLocked()
 	l.mu.Unlock()
 	unsent, err := l.write(b, body)
 	l.mu.Lock()
@@ -210,36 +184,11 @@ func (l *Link) write(b []byte, x *body) (unsent int, err error) {
 	return 0, nil
 }
 
-// takeLocked returns the pending bytes to a writer and moves their entries to inflight: from now on they may have
-// been sent. takeLocked stops at the first entry with a body and returns the body as x: later commands can still be
-// withdrawn, and a writer uses the memory of a single caller.
-func (l *Link) takeLocked() (b []byte, x *body) {
-	l.combined = len(l.waiting) > 1
-	n, size, received := 0, 0, l.from.received.Load()
-	for ; n < len(l.waiting) && x == nil; n++ {
-		e := &l.waiting[n]
-		e.replyFrom = received
-		size += e.size - e.body.length()
-		x = e.body
-	}
-	b = l.pending[:size]
-	l.writeFrom = l.answeredBefore + int64(len(l.reading)+len(l.inflight))
-	if size < len(l.pending) { // b and the rest share the memory: the commands of many callers would be long to copy
-		b, l.pending = l.pending[:size:size], l.pending[size:]
-	} else {
-		l.pending, l.freeBuffer = l.freeBuffer[:0], nil
-	}
-	l.inflight = append(l.inflight, l.waiting[:n]...)
-	l.waiting = slices.Delete(l.waiting, 0, n)
-	l.openRoomLocked()
-	return b, x
-}
-
 // fitsLocked reports whether a write of the pending bytes cannot block: the kernel has a buffer, and they fit into it, together
 // with all bytes that the peer may not have read.
 func (l *Link) fitsLocked() bool {
 	unanswered := l.outstandingLocked() - len(l.waiting)
-	return isSocket(l.raw) && l.queuedBytes-l.answeredBytes.Load() <= socketRoom && unanswered < socketWrites
+	return isSocket(l.raw) && l.addedBytes-l.answeredBytes.Load() <= socketRoom && unanswered < socketWrites
 }
 
 // handOverLocked leaves the writing to writeLoop, which it starts if necessary.
@@ -274,26 +223,4 @@ func (l *Link) writeLoop() {
 			return
 		}
 	}
-}
-
-// withdraw removes the command of k from the pending commands. It returns false if a writer has taken the command, or
-// if k is completed.
-func (l *Link) withdraw(k *call) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	start := 0
-	for i, e := range l.waiting {
-		size := e.size - e.body.length()
-		if e.call != k {
-			start += size
-			continue
-		}
-		e.body.drop()
-		l.pending = slices.Delete(l.pending, start, start+size)
-		l.waiting = slices.Delete(l.waiting, i, i+1)
-		l.queuedBytes -= int64(e.size)
-		l.openRoomLocked()
-		return true
-	}
-	return false
 }
