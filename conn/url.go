@@ -150,35 +150,29 @@ func (cfg *Config) setSocket(u *url.URL) error {
 	return nil
 }
 
+// setParameters sets the fields that the query of u names. dbInPath: the path has set DB.
 func (cfg *Config) setParameters(u *url.URL, dbInPath bool) error {
 	query, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
 		return errors.New("malformed parameters")
 	}
+	inPath := cfg.DB
 	for _, name := range slices.Sorted(maps.Keys(query)) {
-		if len(query[name]) > 1 {
+		field := cfg.field(name)
+		switch {
+		case len(query[name]) > 1:
 			return fmt.Errorf("parameter %q is repeated", name)
+		case name == "tls_server_name" && cfg.TLS == nil:
+			return errors.New("parameter tls_server_name needs the scheme rediss or valkeys")
+		case field == nil:
+			return unknownParameter(name)
 		}
-		if err := cfg.setParameter(name, query[name][0], dbInPath); err != nil {
+		if err := parse(field, name, query[name][0]); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-func (cfg *Config) setParameter(name, value string, dbInPath bool) error {
-	inPath, field := cfg.DB, cfg.field(name)
-	switch {
-	case name == "tls_server_name" && cfg.TLS == nil:
-		return errors.New("parameter tls_server_name needs the scheme rediss or valkeys")
-	case field == nil:
-		return unknownParameter(name)
-	}
-	if err := parse(field, name, value); err != nil {
-		return err
-	}
-	if name == "db" && dbInPath && cfg.DB != inPath {
-		return errors.New("path and parameter db name different databases")
+		if name == "db" && dbInPath && cfg.DB != inPath {
+			return errors.New("path and parameter db name different databases")
+		}
 	}
 	return nil
 }

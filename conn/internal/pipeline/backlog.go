@@ -17,8 +17,7 @@ func (l *Link) behindLocked() bool {
 func (l *Link) resume() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.writing && len(l.waiting) > 0 && l.err == nil && !l.behindLocked() {
-		l.writing = true
+	if l.writer == nobody && len(l.waiting) > 0 && l.err == nil && !l.behindLocked() {
 		l.handOverLocked()
 	}
 }

@@ -233,7 +233,7 @@ func (l *Link) scheduleLocked(now time.Duration, busy bool) (ping bool) {
 	default:
 		wait = l.quietSince + l.ping - now
 	}
-	if !busy && !l.writing {
+	if !busy && l.writer == nobody {
 		l.pending, l.freeBuffer, l.waiting = nil, nil, nil // free the buffers of an idle link
 	}
 	l.infrequent = wait > l.period

@@ -72,7 +72,7 @@ func (l *Link) Err() error {
 
 func (l *Link) finish() {
 	l.mu.Lock()
-	for l.writing { // short, since the connection is closed
+	for l.writer != nobody { // short, since the connection is closed
 		l.cond.Wait()
 	}
 	all := slices.Concat(l.reading[l.pos.Load():], l.inflight, l.waiting)

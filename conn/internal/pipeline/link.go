@@ -39,11 +39,10 @@ type Link struct {
 	largeWritten atomic.Int64 // progress of large writes, in bytes; the last piece of each write is not counted
 
 	mu          sync.Mutex // guards the following
-	cond        sync.Cond  // signalled when writing, loopWrites, err or from.progress changes
+	cond        sync.Cond  // signalled when writer, err or from.progress changes
 	err         error      // reason of the failure
 	readsRest   bool       // a write has failed, and readLoop reads what has arrived
-	writing     bool       // a writer is active or about to start
-	loopWrites  bool       // writeLoop is to write next
+	writer      writer     // active or about to start
 	loopRuns    bool       // writeLoop has been started
 	combined    bool       // the last write had commands of several callers
 	writeYields yielder
@@ -197,8 +196,8 @@ func (l *Link) Post(cmd resp.Command) {
 // postLocked sends a command without a caller. It releases mu during a write, and blocks only if mayBlock is set.
 func (l *Link) postLocked(cmd resp.Command, mayBlock bool) {
 	l.appendLocked(entry{replies: 1}, Request{Commands: []resp.Command{cmd}})
-	if !l.writing {
-		l.writing = true
+	if l.writer == nobody {
+		l.writer = oneCaller
 		l.flushLocked(nil, mayBlock)
 	}
 }

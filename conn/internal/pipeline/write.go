@@ -29,6 +29,15 @@ const (
 	keptBuffer = 64 << 10
 )
 
+// writer is who writes the pending commands.
+type writer uint8
+
+const (
+	nobody    writer = iota
+	oneCaller        // the goroutine of a caller, or of the timer
+	loop             // writeLoop
+)
+
 // enqueue appends q, described by e, and ensures that it is written. It returns an error only if it has not appended q.
 func (l *Link) enqueue(ctx context.Context, e entry, q Request) error {
 	if ctx.Err() != nil {
@@ -52,10 +61,10 @@ func (l *Link) enqueue(ctx context.Context, e entry, q Request) error {
 		return l.err
 	}
 	l.appendLocked(e, q)
-	if l.writing {
+	if l.writer != nobody {
 		return nil
 	}
-	l.writing = true
+	l.writer = oneCaller
 	if l.combined || l.outstandingLocked() > 1 {
 		l.gatherLocked()
 	}
@@ -131,7 +140,7 @@ func (l *Link) flushLocked(k *call, mayBlock bool) {
 	for len(l.waiting) > 0 && l.err == nil {
 		switch {
 		case l.behindLocked(): // resume goes on
-			l.writing = false
+			l.writer = nobody
 			return
 		case k != nil && k.state.Load() != awaited: // the writer's own reply is there
 		case !mayBlock && !l.fitsLocked(): // the write might block
@@ -143,7 +152,7 @@ func (l *Link) flushLocked(k *call, mayBlock bool) {
 		l.handOverLocked()
 		return
 	}
-	l.writing = false
+	l.writer = nobody
 	if l.err != nil {
 		l.cond.Broadcast()
 	}
@@ -193,7 +202,7 @@ func (l *Link) fitsLocked() bool {
 
 // handOverLocked leaves the writing to writeLoop, which it starts if necessary.
 func (l *Link) handOverLocked() {
-	l.loopWrites = true
+	l.writer = loop
 	if !l.loopRuns {
 		l.loopRuns = true
 		l.wg.Go(l.writeLoop)
@@ -206,14 +215,13 @@ func (l *Link) writeLoop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for {
-		for !l.loopWrites && l.err == nil {
+		for l.writer != loop && l.err == nil {
 			l.cond.Wait()
 		}
 		for reads := 0; reads < readsAwaited && l.unreadLocked(); reads++ {
 			l.cond.Wait()
 		}
-		if l.loopWrites {
-			l.loopWrites = false
+		if l.writer == loop {
 			if len(l.waiting) > 0 && l.err == nil && !l.behindLocked() {
 				l.writeLocked() // even if there are unread bytes again
 			}
