@@ -2,6 +2,7 @@ package pipeline_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -285,5 +286,32 @@ func TestGoodbyeWithinABatch(t *testing.T) {
 			}
 			l.close()
 		})
+	}
+}
+
+// A Link that fails waits for its writer, a caller or writeLoop, and then ends.
+func TestFailDuringAWrite(t *testing.T) {
+	for i := range 400 {
+		client, server := net.Pipe()
+		l := openOver(client, limits(time.Minute))
+		ctx, cancel := context.WithCancel(t.Context())
+		if i%2 == 0 { // with a ctx that cannot end the caller writes itself
+			ctx = context.Background()
+		}
+		done := make(chan error)
+		go func() {
+			_, err := l.Do(ctx, "GET", "key")
+			done <- err
+		}()
+		for range i % 4 {
+			runtime.Gosched()
+		}
+		l.Fail(errClosed)
+		if err := <-done; !errors.Is(err, errClosed) {
+			t.Errorf("Do = %v, want %v", err, errClosed)
+		}
+		l.wg.Wait()
+		cancel()
+		_ = server.Close()
 	}
 }
