@@ -44,9 +44,9 @@ type handshake struct {
 // negotiate does not send twice, and a temporary refusal such as LOADING.
 func (h *handshake) negotiate() (proto int, err error) {
 	if !h.hello {
-		return 2, h.introduce(h.steps2())
+		return 2, h.introduce()
 	}
-	steps := h.steps3()
+	steps := h.steps()
 	if err := h.write(steps); err != nil {
 		return 0, err
 	}
@@ -73,7 +73,7 @@ func (h *handshake) negotiate() (proto int, err error) {
 			return 2, err
 		}
 	}
-	return 2, h.introduce(h.steps2())
+	return 2, h.introduce()
 }
 
 // fallback returns the variant without the commands that made the server close the connection: without the identity,
@@ -82,7 +82,8 @@ func (h *handshake) fallback() variant {
 	return variant{hello: h.hello && (h.greeted || h.cfg.Protocol == 3)}
 }
 
-func (h *handshake) introduce(steps []step) error {
+func (h *handshake) introduce() error {
+	steps := h.steps()
 	if err := h.write(steps); err != nil {
 		return err
 	}
@@ -109,47 +110,46 @@ func (h *handshake) agreed(hello resp.Value) (proto int, err error) {
 	return 0, fmt.Errorf("unexpected reply of kind %v, without a protocol version", hello.Kind())
 }
 
-func (h *handshake) steps3() []step {
-	hello := []any{"HELLO", 3}
-	if h.authenticates() {
-		hello = append(hello, "AUTH", h.user, h.password)
-	}
-	if h.identity && h.cfg.ClientName != "" {
-		hello = append(hello, "SETNAME", h.cfg.ClientName)
-	}
-	return h.appendCommon([]step{{cmd: resp.Cmd(hello...)}})
-}
-
-// steps2 returns the commands of a handshake in RESP2. Servers before Redis 6 only know AUTH with one argument.
-// Without credentials, PING finds out whether the server requires authentication, as HELLO does in RESP3.
-func (h *handshake) steps2() []step {
+// steps returns the commands of a handshake, beginning with HELLO if h.hello is set. Without HELLO:
+//
+//   - Servers before Redis 6 only know AUTH with one argument.
+//   - Without credentials, PING finds out whether the server requires authentication.
+//
+// A refusal of the names added by Pool.Introduce is ignored.
+func (h *handshake) steps() []step {
 	var steps []step
+	required := func(args ...any) { steps = append(steps, step{cmd: resp.Cmd(args...)}) }
+	optional := func(args ...any) { steps = append(steps, step{cmd: resp.Cmd(args...), optional: true}) }
+	named := h.identity && h.cfg.ClientName != ""
 	switch {
+	case h.hello:
+		hello := []any{"HELLO", 3}
+		if h.authenticates() {
+			hello = append(hello, "AUTH", h.user, h.password)
+		}
+		if named {
+			hello = append(hello, "SETNAME", h.cfg.ClientName)
+		}
+		required(hello...)
 	case !h.authenticates():
-		steps = append(steps, step{cmd: resp.Cmd("PING"), optional: true})
+		optional("PING")
 	case h.user == "default":
-		steps = append(steps, step{cmd: resp.Cmd("AUTH", h.password)})
+		required("AUTH", h.password)
 	default:
-		steps = append(steps, step{cmd: resp.Cmd("AUTH", h.user, h.password)})
+		required("AUTH", h.user, h.password)
 	}
-	if h.identity && h.cfg.ClientName != "" {
-		steps = append(steps, step{cmd: resp.Cmd("CLIENT", "SETNAME", h.cfg.ClientName)})
+	if named && !h.hello {
+		required("CLIENT", "SETNAME", h.cfg.ClientName)
 	}
-	return h.appendCommon(steps)
-}
-
-// appendCommon appends the commands behind HELLO or AUTH. A refusal of the names added by Pool.Introduce is ignored.
-func (h *handshake) appendCommon(steps []step) []step {
 	if h.cfg.DB != 0 {
-		steps = append(steps, step{cmd: resp.Cmd("SELECT", h.cfg.DB)})
+		required("SELECT", h.cfg.DB)
 	}
 	if h.identity {
-		steps = append(steps,
-			step{cmd: resp.Cmd("CLIENT", "SETINFO", "LIB-NAME", "lockwire"), optional: true},
-			step{cmd: resp.Cmd("CLIENT", "SETINFO", "LIB-VER", libraryVersion()), optional: true})
+		optional("CLIENT", "SETINFO", "LIB-NAME", "lockwire")
+		optional("CLIENT", "SETINFO", "LIB-VER", libraryVersion())
 	}
 	if h.name = h.cfg.titles.join(h.cfg.ClientName); h.identity && h.name != h.cfg.ClientName {
-		steps = append(steps, step{cmd: resp.Cmd("CLIENT", "SETNAME", h.name), optional: true})
+		optional("CLIENT", "SETNAME", h.name)
 	}
 	for _, cmd := range h.cfg.Extra {
 		steps = append(steps, step{cmd: cmd})

@@ -66,14 +66,12 @@ func (p *Pool) dialInTurn(ctx context.Context, exclusive bool, wanted func() boo
 		return nil, p.cause()
 	}
 	p.mu.Lock()
-	stop := !wanted()
-	if !stop {
-		p.dials++
-	}
-	p.mu.Unlock()
-	if stop {
+	if !wanted() {
+		p.mu.Unlock()
 		return nil, nil
 	}
+	p.dials++
+	p.mu.Unlock()
 	begin := time.Now()
 	s, err := p.connect(ctx)
 	p.noteDial(begin, exclusive, s, err)
