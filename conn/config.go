@@ -51,7 +51,7 @@ type Config struct {
 	// answering these commands; a dial then tries once more without them. NoIdentity saves the first attempt.
 	NoIdentity bool
 
-	titles *titles // of a Pool, set by New
+	name func() string // of a Pool, set by New: replaces ClientName, to which names may be added
 
 	// DB is the database number.
 	DB int

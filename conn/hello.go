@@ -148,7 +148,10 @@ func (h *handshake) steps() []step {
 		optional("CLIENT", "SETINFO", "LIB-NAME", "lockwire")
 		optional("CLIENT", "SETINFO", "LIB-VER", libraryVersion())
 	}
-	if h.name = h.cfg.titles.join(h.cfg.ClientName); h.identity && h.name != h.cfg.ClientName {
+	if h.name = h.cfg.ClientName; h.cfg.name != nil {
+		h.name = h.cfg.name()
+	}
+	if h.identity && h.name != h.cfg.ClientName {
 		optional("CLIENT", "SETNAME", h.name)
 	}
 	for _, cmd := range h.cfg.Extra {

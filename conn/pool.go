@@ -57,7 +57,7 @@ func New(cfg Config) (*Pool, error) {
 		p.cfg.Addr = cfg.Sentinel.Master // the address in errors without a connection
 		p.resolver = newResolver(&p.cfg, p.switched, p.goWhileOpen)
 	}
-	p.cfg.titles = new(titles)
+	p.cfg.name = p.name
 	p.pushes = newPushes(cfg.OnPush, &p.wg)
 	for range cfg.Conns {
 		p.sharedConns = append(p.sharedConns, &sharedConn{p: p})

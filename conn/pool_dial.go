@@ -45,7 +45,7 @@ func (p *Pool) dial(o pipeline.Owner, exclusive bool, wanted func() bool) (*pipe
 	}
 	l := pipeline.New(s, p.cfg.linkConfig(!exclusive), o, &p.wg)
 	p.links[l] = struct{}{}
-	if !exclusive && p.name() != s.Name { // changed since the handshake
+	if !exclusive && p.nameLocked() != s.Name { // changed since the handshake
 		p.renameLocked(l)
 	}
 	return l, nil
@@ -151,6 +151,6 @@ func (p *Pool) dialAddr(s *pipeline.Session, err error) string {
 // renameLocked sends CLIENT SETNAME, unless the handshake had to do without such commands.
 func (p *Pool) renameLocked(l *pipeline.Link) {
 	if l.Named {
-		l.Post(resp.Cmd("CLIENT", "SETNAME", p.name()))
+		l.Post(resp.Cmd("CLIENT", "SETNAME", p.nameLocked()))
 	}
 }

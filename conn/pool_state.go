@@ -41,6 +41,7 @@ type Pool struct {
 
 	mu           sync.Mutex                  // guards the following, and the fields so marked of sharedConn and member
 	links        map[*pipeline.Link]struct{} // all links that have not failed
+	titles       []*string                   // names added by Introduce
 	pendingDials map[*dialState]struct{}     // the dials in progress, or waiting for their turn
 	knownMaster
 	health
@@ -218,7 +219,20 @@ func (p *Pool) suspectMaster(l *pipeline.Link) {
 	}
 }
 
-func (p *Pool) name() string { return p.cfg.titles.join(p.cfg.ClientName) }
+// name returns the name for connections in CLIENT LIST.
+func (p *Pool) name() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.nameLocked()
+}
+
+func (p *Pool) nameLocked() string {
+	names := []string{p.cfg.ClientName}
+	for _, title := range p.titles {
+		names = append(names, *title)
+	}
+	return strings.TrimPrefix(strings.Join(names, ","), ",") // without a ClientName
+}
 
 // Stats holds the state of a Pool at one moment, and its counters since Open.
 type Stats struct {
