@@ -80,16 +80,14 @@ func HScan(ctx context.Context, d Doer, key string, args ...any) iter.Seq2[Pair,
 
 // withoutValues reports whether an HSCAN has the option NOVALUES. The word may also be a pattern, or the key.
 func withoutValues(cmd resp.Command) bool {
-	i, value := 0, false
-	for word := range cmd.Args() {
-		if i++; i <= 3 || value { // behind the name, the key and the cursor; and no value of an option
-			value = false
-			continue
-		}
-		if strings.EqualFold(word, "NOVALUES") {
+	words := slices.Collect(cmd.Args())
+	for i := 3; i < len(words); i++ { // behind the name, the key and the cursor
+		switch strings.ToUpper(words[i]) {
+		case "NOVALUES":
 			return true
+		case "MATCH", "COUNT":
+			i++ // its value
 		}
-		value = strings.EqualFold(word, "MATCH") || strings.EqualFold(word, "COUNT")
 	}
 	return false
 }

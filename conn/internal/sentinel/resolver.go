@@ -228,19 +228,17 @@ func (r *Resolver) adopt(from master, announced string, epoch int64) bool {
 	if epoch >= 0 {
 		r.master.epoch = epoch
 	}
-	if from.seq > 0 && from.addr == addr {
-		r.mu.Unlock()
-		return true
+	switched := from.seq == 0 || from.addr != addr
+	if switched {
+		r.master.seq++
+		r.master.addr = addr
+		r.ofOne.pause, r.ofEvery.pause = pause{}, pause{}
+		r.endTerm(ErrSwitched)
+		r.master.term, r.endTerm = context.WithCancelCause(context.Background())
 	}
-	r.ofOne.pause, r.ofEvery.pause = pause{}, pause{}
-	r.master.addr = addr
-	r.master.seq++
-	seq := r.master.seq
-	r.endTerm(ErrSwitched)
-	r.master.term, r.endTerm = context.WithCancelCause(context.Background())
 	r.mu.Unlock()
-	if r.cfg.OnSwitch != nil {
-		r.cfg.OnSwitch(from.addr, addr, seq)
+	if switched && r.cfg.OnSwitch != nil {
+		r.cfg.OnSwitch(from.addr, addr, from.seq+1)
 	}
 	return true
 }
