@@ -1,85 +1,61 @@
 package conn
 
 import (
-	"slices"
 	"sync"
 
 	"github.com/lockwire/lockwire/conn/internal/pipeline"
 	"github.com/lockwire/lockwire/resp"
 )
 
-// longBuffer is a pooled buffer for the encoding of a command that does not fit into the buffer on its caller's stack.
-type longBuffer []byte
-
-var longBuffers = sync.Pool{New: func() any { return new(longBuffer) }}
-
-const (
-	// longText is the total length of a command's texts from which the command is encoded in a longBuffer.
-	longText = 480
-
-	// perArgument limits the bytes that an argument takes beyond its text; a number takes no more in all.
-	perArgument = 48
-)
-
-// longBufferFor returns a buffer for a command with texts of the given total length. It returns nil if the stack of the
-// caller is enough, and for a command of largeText bytes or more, whose buffer would be too large to keep.
-func longBufferFor(length, arguments int) *longBuffer {
-	encoded := length + perArgument*(arguments+1)
-	if length < longText || encoded >= largeText {
-		return nil
-	}
-	r := longBuffers.Get().(*longBuffer)
-	*r = slices.Grow((*r)[:0], encoded)
-	return r
-}
-
-// release returns the buffer to the pool. The caller must not use it any more. A nil buffer is ignored.
-func (r *longBuffer) release() {
-	if r != nil {
-		longBuffers.Put(r)
-	}
-}
-
 // largeText is the length from which a text is not copied into the pending commands, but written from its own memory.
 const largeText = 64 << 10
 
-// encode encodes a command and returns its rule. A large argument is left out of q and returned as x. The encoding is in
-// buf, or in the longBuffer long, which the caller releases after the call, also after an error.
-func encode(buf []byte, args []any) (q request, x pipeline.Text, r rule, long *longBuffer, err error) {
-	length, large := measure(args)
-	if long = longBufferFor(length, len(args)); long != nil {
-		buf = *long
+// buffer holds the encoding of a command during a call.
+type buffer []byte
+
+var buffers = sync.Pool{New: func() any { return new(buffer) }}
+
+// release returns b to the pool, unless it is too large to keep. The caller must not use the encoding any more.
+func (b *buffer) release() {
+	if cap(*b) < largeText {
+		buffers.Put(b)
 	}
+}
+
+// encode encodes a command and returns its rule. A large argument is left out of q and returned as x. The encoding is in
+// b, which the caller releases after the call, also after an error.
+func encode(args []any) (q request, x pipeline.Text, r rule, b *buffer, err error) {
+	b = buffers.Get().(*buffer)
+	large := largeArgument(args)
 	if large > 0 {
 		x = textOf(args, large)
 	}
 	if x.Bytes != nil {
-		q.Encoded, q.At, err = resp.AppendAround(buf, large, len(x.Bytes), args...)
+		q.Encoded, q.At, err = resp.AppendAround((*b)[:0], large, len(x.Bytes), args...)
 	} else {
-		q.Encoded, err = resp.AppendCommand(buf, args...)
+		q.Encoded, err = resp.AppendCommand((*b)[:0], args...)
 	}
 	if err == nil {
-		r = ruleOfEncoded(q.Encoded)
+		*b, r = q.Encoded, ruleOfEncoded(q.Encoded)
 	}
-	return q, x, r, long, err
+	return q, x, r, b, err
 }
 
-// measure returns the total length of a command's texts, and the index of the first large argument. The index is 0
-// without a large argument, since argument 0, the name, is never large.
-func measure(args []any) (length, large int) {
+// largeArgument returns the index of the first large argument, or 0 without one, since argument 0, the name, is never large.
+func largeArgument(args []any) int {
 	for i, arg := range args {
-		n := 0
 		switch a := arg.(type) {
 		case string:
-			n = len(a)
+			if len(a) >= largeText {
+				return i
+			}
 		case []byte:
-			n = len(a)
-		}
-		if length += n; n >= largeText && large == 0 {
-			large = i
+			if len(a) >= largeText {
+				return i
+			}
 		}
 	}
-	return length, large
+	return 0
 }
 
 // textOf returns the large argument i, or nothing if ruleOfEncoded needs the arguments of the command.
