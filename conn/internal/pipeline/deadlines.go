@@ -93,7 +93,7 @@ func (l *Link) startDeadlinesLocked(cfg Config) {
 	if most := cmp.Or(l.timeout, l.ping); most > 0 {
 		l.period = min(divideUp(most, ticksPerTimeout), longestPeriod)
 		l.overdueTicks = uint32(min(divideUp(most, l.period), math.MaxUint32/2))
-		if l.shared && l.ping > 0 {
+		if cfg.Shared && l.ping > 0 {
 			l.longestExtended = l.timeout + l.ping - 2*l.period // progress, and the lack of progress, are each noticed up to a period late
 		}
 	}

@@ -21,7 +21,6 @@ type Link struct {
 	// Constant after New.
 	*Session           // its Reader is owned by readLoop
 	Start    time.Time // time of New
-	shared   bool      // used by callers that are independent of each other
 	owner    Owner
 	wg       *sync.WaitGroup // counts the link's goroutines and armed timer
 	done     chan struct{}   // closed when the link fails
@@ -115,7 +114,6 @@ func New(s *Session, cfg Config, o Owner, wg *sync.WaitGroup) *Link {
 	l := &Link{
 		Session:     s,
 		Start:       time.Now(),
-		shared:      cfg.Shared,
 		owner:       o,
 		wg:          wg,
 		done:        make(chan struct{}),
