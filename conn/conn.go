@@ -80,11 +80,7 @@ func (c *Conn) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
 func (c *Conn) do(ctx context.Context, q request, x pipeline.Text, r rule) (resp.Value, error) {
 	c.active.Add(1)
 	defer c.active.Add(-1)
-	multis := 0
-	if r == begins {
-		multis = 1
-	}
-	if err := cmp.Or(r.refuse(exclusive), c.begin(multis)); err != nil {
+	if err := cmp.Or(r.refuse(exclusive), c.begin(r)); err != nil {
 		return resp.Value{}, refusal(c.l.Addr, q, err)
 	}
 	if r == blocks {
@@ -118,14 +114,11 @@ func (c *Conn) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value
 	}
 	c.active.Add(1)
 	defer c.active.Add(-1)
-	q, multis := request{Commands: cmds}, 0
+	q := request{Commands: cmds}
 	for i := range cmds {
-		if ruleOfCommand(&cmds[i]) == begins {
-			multis++
+		if err := c.begin(ruleOfCommand(&cmds[i])); err != nil {
+			return nil, refusal(c.l.Addr, q, err)
 		}
-	}
-	if err := c.begin(multis); err != nil {
-		return nil, refusal(c.l.Addr, q, err)
 	}
 	q.setWait()
 	ctx, traced := c.cfg.Trace.enter(ctx, q)
@@ -142,15 +135,15 @@ func (c *Conn) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value
 	return values, err
 }
 
-// begin registers commands before they are sent, and a number of MULTI among them. Call note for each afterwards.
-func (c *Conn) begin(multis int) error {
+// begin registers a command with rule r before it is sent. Call note afterwards.
+func (c *Conn) begin(r rule) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ended {
 		return errEnded
 	}
-	if multis > 0 {
-		c.state.multis += multis
+	if r == begins {
+		c.state.multis++
 		c.l.SuspendPings(true)
 	}
 	return nil

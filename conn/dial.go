@@ -192,10 +192,7 @@ func (d *dialRun) open(ctx context.Context, nc net.Conn) (*pipeline.Session, err
 
 // hint adds the likely cause to an error of the TLS handshake with a server that does not expect TLS.
 func (d *dialRun) hint(err error) error {
-	if d.at.Load().phase != tlsHandshake {
-		return err
-	}
-	if netfail.NotTLS(err) || errors.Is(err, context.DeadlineExceeded) {
+	if d.at.Load().phase == tlsHandshake && (netfail.NotTLS(err) || errors.Is(err, context.DeadlineExceeded)) {
 		return fmt.Errorf("%w (the server may not expect TLS)", err)
 	}
 	return err

@@ -26,12 +26,9 @@ func (b *buffer) release() {
 // b, which the caller releases after the call, also after an error.
 func encode(args []any) (q request, x pipeline.Text, r rule, b *buffer, err error) {
 	b = buffers.Get().(*buffer)
-	large := largeArgument(args)
-	if large > 0 {
-		x = textOf(args, large)
-	}
+	i, x := largeArgument(args)
 	if x.Bytes != nil {
-		q.Encoded, q.At, err = resp.AppendAround((*b)[:0], large, len(x.Bytes), args...)
+		q.Encoded, q.At, err = resp.AppendAround((*b)[:0], i, len(x.Bytes), args...)
 	} else {
 		q.Encoded, err = resp.AppendCommand((*b)[:0], args...)
 	}
@@ -41,32 +38,23 @@ func encode(args []any) (q request, x pipeline.Text, r rule, b *buffer, err erro
 	return q, x, r, b, err
 }
 
-// largeArgument returns the index of the first large argument, or 0 without one, since argument 0, the name, is never large.
-func largeArgument(args []any) int {
+// largeArgument returns the first large argument and its index. It returns nothing if ruleOfEncoded needs the arguments of
+// the command.
+func largeArgument(args []any) (i int, x pipeline.Text) {
 	for i, arg := range args {
 		switch a := arg.(type) {
 		case string:
-			if len(a) >= largeText {
-				return i
-			}
+			x = pipeline.Text{Bytes: viewOf(a)}
 		case []byte:
-			if len(a) >= largeText {
-				return i
-			}
+			x = pipeline.Text{Bytes: a, Borrowed: true}
+		default:
+			continue
+		}
+		if name, ok := args[0].(string); ok && i > 0 && len(x.Bytes) >= largeText && ruleOf(viewOf(name)) == plain {
+			return i, x
 		}
 	}
-	return 0
-}
-
-// textOf returns the large argument i, or nothing if ruleOfEncoded needs the arguments of the command.
-func textOf(args []any, i int) pipeline.Text {
-	if name, ok := args[0].(string); !ok || ruleOf(viewOf(name)) != plain {
-		return pipeline.Text{}
-	}
-	if text, ok := args[i].(string); ok {
-		return pipeline.Text{Bytes: viewOf(text)}
-	}
-	return pipeline.Text{Bytes: args[i].([]byte), Borrowed: true}
+	return 0, pipeline.Text{}
 }
 
 // wholeText returns a large command as a text, with nothing around it.

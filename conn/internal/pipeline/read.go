@@ -61,10 +61,12 @@ func (l *Link) readOne() error {
 	if err != nil {
 		return err
 	}
-	var e *entry // of the reply; nil for a push
+	var e *entry // of the reply; nil for a push, and for bytes from before a writer took the command
 	if kind != resp.Push {
 		l.from.inReply = true
-		e = l.headAt(l.offset())
+		if e = l.head(); e != nil && l.repliesRead.Load() == 0 && l.offset() < e.replyFrom {
+			e = nil
+		}
 	}
 	if kind != resp.Map && e.unwanted() { // a Map may be the attributes of a push
 		if err := l.Reader.Skip(); err != nil {
@@ -99,15 +101,6 @@ func (l *Link) readFor(e *entry) (resp.Value, error) {
 		return l.Reader.ReadOf(int(e.replies - l.repliesRead.Load()))
 	}
 	return l.Reader.Read()
-}
-
-// headAt is head for a reply that begins at offset of the received bytes. headAt returns nil if the reply began before a
-// writer took the command.
-func (l *Link) headAt(offset int64) *entry {
-	if e := l.head(); e != nil && (l.repliesRead.Load() > 0 || offset >= e.replyFrom) {
-		return e
-	}
-	return nil
 }
 
 // head returns the entry of the next reply, or nil without one.

@@ -65,8 +65,11 @@ func (l *Link) enqueue(ctx context.Context, e entry, q Request) error {
 		return nil
 	}
 	l.writer = oneCaller
-	if l.combined || l.outstandingLocked() > 1 {
-		l.gatherLocked()
+	if (l.combined || l.outstandingLocked() > 1) && l.writeYields.due() { // other callers are about to send
+		l.mu.Unlock()
+		d := l.writeYields.yield()
+		l.mu.Lock()
+		l.writeYields.took(d)
 	}
 	l.flushLocked(e.call, ctx.Done() == nil)
 	return nil
@@ -91,16 +94,6 @@ func (l *Link) unreadLocked() bool {
 		}
 	}
 	return false
-}
-
-// gatherLocked yields to callers about to send, whose commands then join the next write. mu is released meanwhile.
-func (l *Link) gatherLocked() {
-	if l.writeYields.due() {
-		l.mu.Unlock()
-		d := l.writeYields.yield()
-		l.mu.Lock()
-		l.writeYields.took(d)
-	}
 }
 
 // awaitRoomLocked waits until a writer takes the pending commands. It releases mu meanwhile.

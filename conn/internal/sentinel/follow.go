@@ -189,8 +189,6 @@ func (r *Resolver) pollSoon(at sentinelAddr) {
 
 // Watch regularly asks a sentinel for the master, until ctx ends. It also asks when Follow has heard of a change.
 func (r *Resolver) Watch(ctx context.Context) {
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
 	for n, failed := 0, 0; ; n++ {
 		wait := r.cfg.PollInterval
 		if failed > 0 {
@@ -198,11 +196,10 @@ func (r *Resolver) Watch(ctx context.Context) {
 		} else if wait <= 0 {
 			wait = forever
 		}
-		timer.Reset(wait)
 		first := sentinelAddr{}
 		select {
 		case first = <-r.pollNow:
-		case <-timer.C:
+		case <-time.After(wait):
 		case <-ctx.Done():
 			return
 		}

@@ -31,8 +31,10 @@ type inquiries struct {
 	pause
 }
 
-// knownLocked returns the last answer, if it is about the known master and was asked for at since or later.
-func (r *Resolver) knownLocked(since time.Time, every bool) (Succession, bool) {
+// known returns the last answer, if it is about the known master and was asked for at since or later.
+func (r *Resolver) known(since time.Time, every bool) (Succession, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	last := r.ofEvery.last
 	if !every && r.ofOne.last.Asked.After(last.Asked) {
 		last = r.ofOne.last
@@ -47,10 +49,7 @@ func (r *Resolver) knownLocked(since time.Time, every bool) (Succession, bool) {
 // With every, all sentinels are asked at once, and the replicas in any answer within furtherFor of the first count.
 func (r *Resolver) Succession(ctx context.Context, since time.Time, every bool) (Succession, error) {
 	for {
-		r.mu.Lock()
-		s, known := r.knownLocked(since, every)
-		r.mu.Unlock()
-		if known {
+		if s, ok := r.known(since, every); ok {
 			return s, nil
 		}
 		i := &r.ofOne
