@@ -130,11 +130,8 @@ func (l *Link) appendLocked(e entry, q Request) {
 // flushLocked writes until no command is pending, or until the pending ones are held back, and then ends the writing. It
 // releases mu during a write. k is the call of the writer, or nil.
 func (l *Link) flushLocked(k *call, mayBlock bool) {
-	for len(l.waiting) > 0 && l.err == nil {
+	for len(l.waiting) > 0 && l.err == nil && !l.behindLocked() { // resume goes on with commands held back
 		switch {
-		case l.behindLocked(): // resume goes on
-			l.writer = nobody
-			return
 		case k != nil && k.state.Load() != awaited: // the writer's own reply is there
 		case !mayBlock && !l.fitsLocked(): // the write might block
 		case l.unreadLocked(): // readLoop must read first
