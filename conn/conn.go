@@ -87,12 +87,7 @@ func (c *Conn) do(ctx context.Context, q request, x pipeline.Text, r rule) (resp
 		q.setWait()
 	}
 	ctx, traced := c.cfg.Trace.enter(ctx, q)
-	v, sent, err := c.l.Do(ctx, pipeline.Request(q), x)
-	if err == nil {
-		err = v.Err()
-	} else {
-		err = q.failure(c.l, sent, err)
-	}
+	v, err := q.do(ctx, c.l, x)
 	c.note(r, err)
 	traced.attempt(c.cfg, c.l, err)
 	traced.End(ctx, err)

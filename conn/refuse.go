@@ -336,6 +336,15 @@ func (q request) failure(l *pipeline.Link, sent bool, err error) error {
 	return &Error{Op: q.name(), Addr: l.Addr, Sent: sent, Err: err}
 }
 
+// do sends q, without the text x, over l and returns the reply. An error reply is an error.
+func (q request) do(ctx context.Context, l *pipeline.Link, x pipeline.Text) (resp.Value, error) {
+	v, sent, err := l.Do(ctx, pipeline.Request(q), x)
+	if err != nil {
+		return resp.Value{}, q.failure(l, sent, err)
+	}
+	return v, v.Err()
+}
+
 // doBatch sends the commands of q over l in order, without other commands in between, and returns the replies. With an
 // *Error, doBatch returns the replies received so far.
 func (q request) doBatch(ctx context.Context, l *pipeline.Link) ([]resp.Value, error) {

@@ -143,11 +143,7 @@ func (s *sharedConn) Lost(l *pipeline.Link, outstanding int, err error) {
 // send sends one command over a shared connection, and repeats it within the limits. x is a part left out of q.
 func (p *Pool) send(ctx context.Context, s *sharedConn, q request, x pipeline.Text) (resp.Value, error) {
 	return retried(ctx, s, q, func(ctx context.Context, l *pipeline.Link) (resp.Value, error) {
-		v, sent, err := l.Do(ctx, pipeline.Request(q), x)
-		if err != nil {
-			return v, q.failure(l, sent, err)
-		}
-		return v, v.Err()
+		return q.do(ctx, l, x)
 	})
 }
 
