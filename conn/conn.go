@@ -59,8 +59,9 @@ func Dial(ctx context.Context, cfg Config) (*Conn, error) {
 // integers, floats and slices of these, as for resp.Cmd; Do keeps none of them. An error reply is returned as a
 // resp.Error; a null reply is a value.
 func (c *Conn) Do(ctx context.Context, args ...any) (resp.Value, error) {
-	q, x, r, b, err := encode(args)
-	defer b.release()
+	var short [512]byte
+	q, x, r, long, err := encode(short[:0], args)
+	defer long.release()
 	if err != nil {
 		return resp.Value{}, refusal(c.l.Addr, request{}, err)
 	}

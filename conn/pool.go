@@ -69,8 +69,9 @@ func New(cfg Config) (*Pool, error) {
 // integers, floats and slices of these, as for resp.Cmd; Do keeps none of them. An error reply is returned as a
 // resp.Error; a null reply is a value.
 func (p *Pool) Do(ctx context.Context, args ...any) (resp.Value, error) {
-	q, x, r, b, err := encode(args)
-	defer b.release()
+	var short [512]byte
+	q, x, r, long, err := encode(short[:0], args)
+	defer long.release()
 	if err == nil {
 		err = r.refuse(shared)
 	}
