@@ -92,10 +92,7 @@ func (c *Conn) do(ctx context.Context, q request, x pipeline.Text, r rule) (resp
 	c.note(r, err)
 	traced.attempt(c.cfg, c.l, err)
 	traced.End(ctx, err)
-	if err != nil {
-		return resp.Value{}, err
-	}
-	return v, nil
+	return v, err
 }
 
 // SendBatch sends commands in order, without commands of other callers in between, and returns the replies in the

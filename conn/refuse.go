@@ -342,7 +342,10 @@ func (q request) do(ctx context.Context, l *pipeline.Link, x pipeline.Text) (res
 	if err != nil {
 		return resp.Value{}, q.failure(l, sent, err)
 	}
-	return v, v.Err()
+	if err := v.Err(); err != nil {
+		return resp.Value{}, err
+	}
+	return v, nil
 }
 
 // doBatch sends the commands of q over l in order, without other commands in between, and returns the replies. With an

@@ -26,7 +26,7 @@ func (l *Link) Fail(err error) {
 	}
 }
 
-// failLocked marks the link as failed. If it returns true, the caller must call HangUp.
+// failLocked marks the link as failed. After true, the caller must call HangUp.
 func (l *Link) failLocked(err error) bool {
 	if l.err != nil {
 		return false

@@ -11,8 +11,8 @@ import (
 )
 
 // queue holds the commands of a Link from their encoding to their answer, in the order of the replies. An entry is added to
-// waiting, moves to inflight when a writer takes it, and to reading when readLoop takes it. So readLoop takes mu once for
-// many replies.
+// waiting; a writer moves the entry to inflight, and readLoop moves all entries in flight to reading. So readLoop takes mu
+// once for many replies.
 //
 // The link's mu guards all fields but the atomic ones. readLoop alone changes reading and stores the atomic fields.
 type queue struct {
@@ -105,7 +105,7 @@ func appendCommands(dst []byte, cmds []resp.Command) []byte {
 	return dst
 }
 
-// removeLocked removes the command of k from those that no writer has taken. It returns false without one.
+// removeLocked removes the command of k, unless a writer has taken the command or k is completed: then it returns false.
 func (q *queue) removeLocked(k *call) bool {
 	start := 0
 	for i, e := range q.waiting {
@@ -161,7 +161,7 @@ func (q *queue) nextReadingLocked() bool {
 	return true
 }
 
-// headLocked returns the entry of reading with the next reply, or nil if it was not sent.
+// headLocked returns the entry of reading with the next reply, or nil if its command was not sent.
 func (q *queue) headLocked() *entry {
 	left := q.reading[q.pos.Load():]
 	switch sent := len(left) + len(q.inflight) - q.unsent; {
@@ -173,7 +173,7 @@ func (q *queue) headLocked() *entry {
 	return &left[0]
 }
 
-// answered registers one reply to e, the entry at pos, and reports whether it is the last.
+// answered registers a reply to e, the entry at pos, and reports whether the reply is the last.
 func (q *queue) answered(e *entry) (last bool) {
 	n := q.repliesRead.Load() + 1
 	if n < e.replies {

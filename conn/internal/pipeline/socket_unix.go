@@ -33,7 +33,7 @@ type socket struct {
 	peekErr error
 }
 
-// newSocket returns nil if nc is not a kernel's socket, or the system gives no access to it.
+// newSocket returns nil if nc is no socket of the kernel, or the system gives no access to the socket.
 func newSocket(nc net.Conn) *socket {
 	if !isSocket(nc) {
 		return nil

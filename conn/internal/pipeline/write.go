@@ -29,7 +29,7 @@ const (
 	keptBuffer = 64 << 10
 )
 
-// writer is who writes the pending commands.
+// writer is the goroutine that writes the pending commands.
 type writer uint8
 
 const (
