@@ -81,7 +81,7 @@ func (c *Conn) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
 func (c *Conn) do(ctx context.Context, q request, x pipeline.Text, r rule) (resp.Value, error) {
 	c.active.Add(1)
 	defer c.active.Add(-1)
-	if err := cmp.Or(r.refuse(exclusive), c.begin(r)); err != nil {
+	if err := cmp.Or(r.refuse(exclusive), c.begin(r)); err != nil { // MULTI is not refused
 		return resp.Value{}, refusal(c.l.Addr, q, err)
 	}
 	if r == blocks {

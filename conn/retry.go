@@ -90,14 +90,6 @@ func (a *retryBudget) countFailure(pause time.Duration) (more bool) {
 
 func (a *retryBudget) pause() time.Duration { return a.policy.backoff(a.made) }
 
-// attempts returns the number of attempts so far, including one that did not count.
-func (a *retryBudget) attempts() int {
-	if a.replaced {
-		return a.made + 1
-	}
-	return a.made
-}
-
 // refusedTail returns the number n of commands to repeat: the commands at the end of a batch that the server did not
 // execute, so that repeating them does not change the order. A command behind ASKING alone is not repeated. why is the
 // reason of a refusal anywhere in the batch, preferably one that requires another connection.

@@ -227,8 +227,12 @@ func (p *Pool) retryOrFail(ctx context.Context, a *retryBudget, s *sharedConn, l
 	if verdict == netfail.Final || ctx.Err() != nil || !free && !a.countFailure(pause) {
 		return p.finalError(l, q, err)
 	}
+	attempts := a.made
+	if a.replaced {
+		attempts++
+	}
 	p.retries.Add(1)
-	p.cfg.Trace.retry(ctx, p.cfg.Addr, q, a.attempts(), pause, err)
+	p.cfg.Trace.retry(ctx, p.cfg.Addr, q, attempts, pause, err)
 	if pause > 0 {
 		if ended := p.sleep(ctx, pause); ended != nil {
 			return &Error{Op: q.name(), Addr: p.cfg.Addr, Err: fmt.Errorf("%w; last answer: %w", ended, err)}
