@@ -31,7 +31,7 @@ func (r *request) mustWait() (before watchMark, must bool) {
 	if r.state != nil && (holders.heldBy(r.state) || k.twin != nil && c.table.entries[entryKey{k.twin, r.target.name}].heldBy(r.state)) {
 		return watchMark{}, false
 	}
-	awaited, held := line != nil && line.first != nil, holders != nil && holders.leases != nil
+	awaited, held := line != nil && len(line.waiters) > 0, holders != nil && len(holders.leases) > 0
 	if taken := held && r.target.exclusive(); awaited || taken {
 		if taken {
 			r.why.refuse()
@@ -44,9 +44,8 @@ func (r *request) mustWait() (before watchMark, must bool) {
 		r.why.failure = errUnanswered
 		return watchMark{}, true
 	}
-	if line != nil && line.parked != nil {
-		before.watch = line.parked
-		before.events, _ = line.parked.Count()
+	if before.watch = c.table.parked[r.target.awaitedAs()].watch; before.watch != nil {
+		before.events, _ = before.watch.Count()
 	}
 	return before, false
 }

@@ -32,11 +32,7 @@ func (e *entry) maxHandOversLocked(most int) int {
 	case nobodyWaits, nobodyListens:
 		return math.MaxInt
 	case visitorsWait:
-		callers := 0
-		for w := e.first; w != nil && callers < most; w = w.next {
-			callers++
-		}
-		return callers
+		return min(len(e.waiters), most)
 	}
 	return most
 }
@@ -105,20 +101,21 @@ func (l *Lease) claimNext(suits func(next *request) bool) *waiter {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
 	e := c.table.entries[l.target.awaitedAs()]
-	if e == nil || e.first == nil || !l.series.MayGoOn(e.maxHandOversLocked(c.cfg.HandOvers), c.cfg.HandOverFor, l.term) {
+	if e == nil || len(e.waiters) == 0 || !l.series.MayGoOn(e.maxHandOversLocked(c.cfg.HandOvers), c.cfg.HandOverFor, l.term) {
 		return nil
 	}
-	if !suits(&e.first.request) || !e.first.claim.Claim() {
+	first := e.waiters[0]
+	if !suits(&first.request) || !first.claim.Claim() {
 		return nil
 	}
-	if e.first.claim.Over() { // the waiter is about to leave: hand over nothing
-		e.first.deliver(new(handedOver))
+	if first.claim.Over() { // the waiter is about to leave: hand over nothing
+		first.deliver(new(handedOver))
 		return nil
 	}
 	if e.place == nil {
 		e.place, l.place = l.place, nil
 	}
-	return e.first
+	return first
 }
 
 // handOver gives the lock to a claimed waiter and wakes the waiter. handOver returns the result that release would

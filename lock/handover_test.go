@@ -139,6 +139,34 @@ func TestHandOverEnds(t *testing.T) {
 	}
 }
 
+// Two callers of a process who take turns know, between two waits too, that nobody else waits: their series has no end by number.
+func TestHandOverBetweenTwo(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{HandOvers: 2, HandOverFor: time.Hour})
+		job := c.Fenced("job") // whose leases are those of the reentrant lock, and whose line is its own
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() {
+				for range 10 {
+					l, err := job.Lock(t.Context())
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					w.sleep(time.Second)
+					mustUnlock(t, l)
+					w.sleep(10 * time.Millisecond) // in which nobody is in line
+				}
+			})
+			w.sleep(10 * time.Millisecond)
+		}
+		wg.Wait()
+		if got := len(w.srv.Messages()); got != 3 {
+			t.Errorf("%d messages for 20 releases, want 3: of the third, which tells that nobody else waits, and of the last two", got)
+		}
+	})
+}
+
 // When a series ends, another process that waits gets the lock although it is slower to ask; where nobody wants it, it is
 // taken again at once.
 func TestOthersComeFirstAfterASeries(t *testing.T) {

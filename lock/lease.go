@@ -34,10 +34,6 @@ type Lease struct {
 
 	whole atomic.Pointer[Lease] // the lease with Members that contains this lease; nil for none
 
-	// Guarded by table.mu.
-	next, prev *Lease
-	listed     bool
-
 	record watchdog.Record[*Lease] // guarded by the watchdog's mu
 
 	releasing sync.Mutex    // held by the running Unlock; guards repeats and, while repeats is nil, the following

@@ -111,8 +111,8 @@ func (r *request) holders() (held *Lease, seen *seenHolder) {
 	if waits := c.table.entries[t.awaitedAs()]; seen == nil && waits != nil {
 		seen = waits.seen // by the waiter in front
 	}
-	if e := c.table.entries[t.heldAs()]; e != nil && !t.kind.divisible { // others may be in the way of a lease with parts, too
-		held = e.leases
+	if e := c.table.entries[t.heldAs()]; e != nil && len(e.leases) > 0 && !t.kind.divisible { // others may be in the way of a lease with parts, too
+		held = e.leases[len(e.leases)-1]
 	}
 	return held, seen
 }

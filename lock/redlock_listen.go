@@ -182,13 +182,13 @@ func (h *Handle) park(watch *pubsub.Watch) {
 	c, key := h.client, h.target.watchKey()
 	_, up := watch.Count()
 	c.table.mu.Lock()
-	if c.table.closed || !up || c.table.parked[key] != nil {
+	if c.table.closed || !up || c.table.parked[key].watch != nil {
 		c.table.mu.Unlock()
 		watch.Close()
 		return
 	}
 	c.waiters.Add(1) // Close waits until the sweeps have begun
-	c.table.parkLocked(key, c.table.entryLocked(key), watch)
+	c.table.parkLocked(key, watch)
 	c.table.mu.Unlock()
 	c.cleanup.StartSweeps()
 	c.waiters.Done()

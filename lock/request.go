@@ -260,10 +260,7 @@ type waiter struct {
 	expiredSince time.Time // the first grant that arrived expired, if all grants since then did so; owned by the waiter
 
 	inWaiters   bool // counted in Client.waiters; constant after newWaiter
-	inLine      bool // of this process, so not in a queue; only the waiter uses it
 	behindSetup bool // stands behind a waiter for the setup of permits, and does not wait for the setup itself; constant after newWaiter
-
-	next, prev *waiter // guarded by table.mu
 }
 
 // head is the state of the front of a line. It passes from waiter to waiter with the front.
@@ -326,7 +323,7 @@ func (r *request) shareGrant() {
 	defer c.table.mu.Unlock()
 	key := r.target.awaitedAs()
 	if e := c.table.entries[key]; e != nil {
-		for w := e.first; w != nil; w = w.next {
+		for _, w := range e.waiters {
 			if all || w.state == r.state {
 				netfail.Signal(w.shared)
 			}

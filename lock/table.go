@@ -16,21 +16,18 @@ import (
 //
 // Invariants, while nobody has table.mu:
 //
-//   - An entry of the table has a lease, a waiter, a parked watch, or an acquire without an answer.
-//   - Of the waiters from first to last only first has front set, and it alone uses head. Without waiters head is zero.
+//   - An entry of the table has a lease, a waiter, or an acquire without an answer, or the watch of its line is parked.
+//   - Of the waiters only the first one has front set, and it alone uses head. Without waiters head is zero.
 //   - A place belongs to waiters: the last to leave takes it along, see leavePlaceLocked.
 type entry struct {
-	leases      *Lease // list of held leases, linked by next and prev
-	first, last *waiter
-	head        head          // owned by the first waiter
-	parked      *pubsub.Watch // the watch of an empty line
-	idle        uint8         // sweeps since parking
-	elsewhere   waiting       // the last release's answer about other processes
-	setups      uint32        // waiters that wait for the setup of permits, too
-	unanswered  int           // acquires without an answer that are not undone yet
-	failure     error         // of the last attempt from the front, for waiters that have not asked; nil if it had an answer
-	place       any           // this process's place in the server's line; nil for none
-	seen        *seenHolder   // the last answer about a holder elsewhere; nil for none
+	leases     []*Lease    // held
+	waiters    []*waiter   // the line
+	head       head        // owned by the first waiter
+	elsewhere  waiting     // the last release's answer about other processes
+	unanswered int         // acquires without an answer that are not undone yet
+	failure    error       // of the last attempt from the front, for waiters that have not asked; nil if it had an answer
+	place      any         // this process's place in the server's line; nil for none
+	seen       *seenHolder // the last answer about a holder elsewhere; nil for none
 }
 
 // waiting is the reply to a release that frees the lock: whether other clients wait for the lock.
@@ -54,22 +51,14 @@ type seenHolder struct {
 
 // heldBy reports whether one of the leases belongs to state. The entry may be nil.
 func (e *entry) heldBy(state *ownerState) bool {
-	if e == nil {
-		return false
-	}
-	for l := e.leases; l != nil; l = l.next {
-		if l.state == state {
-			return true
-		}
-	}
-	return false
+	return e != nil && slices.ContainsFunc(e.leases, func(l *Lease) bool { return l.state == state })
 }
 
 // table has the locks that a client holds or awaits.
 type table struct {
 	mu      sync.Mutex // guards the following, and what is said of single fields elsewhere; taken before any Lease's mu
 	entries map[entryKey]*entry
-	parked  map[entryKey]*entry // the entries with a parked watch
+	parked  map[entryKey]parkedWatch
 	spare   []*entry
 	places  turns.Places // in lines of waiting processes
 	closed  bool         // Close has begun: no lease is registered
@@ -84,7 +73,7 @@ func (b *table) all() []*Lease {
 // leases yields all leases. The caller has mu.
 func (b *table) leases(yield func(*Lease) bool) {
 	for _, e := range b.entries {
-		for l := e.leases; l != nil; l = l.next {
+		for _, l := range e.leases {
 			if !yield(l) {
 				return
 			}
@@ -109,12 +98,12 @@ func (b *table) entryLocked(key entryKey) *entry {
 const spareEntries = 64
 
 func (b *table) dropLocked(key entryKey, e *entry) {
-	if e.leases != nil || e.first != nil || e.parked != nil || e.unanswered > 0 {
+	if len(e.leases)+len(e.waiters)+e.unanswered > 0 || b.parked[key].watch != nil {
 		return
 	}
 	delete(b.entries, key)
-	if len(b.spare) < spareEntries {
-		*e = entry{}
+	if len(b.spare) < spareEntries && cap(e.leases)+cap(e.waiters) <= spareEntries {
+		*e = entry{leases: e.leases, waiters: e.waiters} // empty, for their memory
 		b.spare = append(b.spare, e)
 	}
 }
@@ -136,34 +125,21 @@ func (b *table) register(l *Lease) bool {
 		return false
 	}
 	e := b.entryLocked(l.target.heldAs())
-	if l.next = e.leases; l.next != nil {
-		l.next.prev = l
-	}
-	e.leases = l
-	l.listed = true
+	e.leases = append(e.leases, l)
 	return true
 }
 
-// forget removes a lease that is no longer held from its entry.
+// forget removes a lease that is no longer held from its entry, if it is there.
 func (b *table) forget(l *Lease) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !l.listed {
-		return
-	}
-	l.listed = false
 	key := l.target.heldAs()
-	e := b.entries[key]
-	if l.prev != nil {
-		l.prev.next = l.next
-	} else {
-		e.leases = l.next
+	if e := b.entries[key]; e != nil {
+		if i := slices.Index(e.leases, l); i >= 0 {
+			e.leases = slices.Delete(e.leases, i, i+1)
+			b.dropLocked(key, e)
+		}
 	}
-	if l.next != nil {
-		l.next.prev = l.prev
-	}
-	l.next, l.prev = nil, nil
-	b.dropLocked(key, e)
 }
 
 // leasesNamed returns the leases on locks of the given names, of all kinds.
@@ -187,7 +163,7 @@ func (b *table) holdsOf(key entryKey, owner string, except *Lease) []*Lease {
 		return nil
 	}
 	var holds []*Lease
-	for l := e.leases; l != nil; l = l.next {
+	for _, l := range e.leases {
 		if l != except && (owner == "" || l.owner == owner) {
 			holds = append(holds, l)
 		}
@@ -256,28 +232,26 @@ func (t *target) keptValues(others []*Lease) any {
 // parkedSweeps is the lifetime of a parked watch, in sweeps.
 const parkedSweeps = 5
 
+type parkedWatch struct {
+	watch *pubsub.Watch
+	idle  int // sweeps since parking
+}
+
 // parkLocked parks the watch of an empty line.
-func (b *table) parkLocked(key entryKey, e *entry, watch *pubsub.Watch) {
-	e.parked, e.idle = watch, 0
-	e.parked.Move(nil)
+func (b *table) parkLocked(key entryKey, watch *pubsub.Watch) {
+	watch.Move(nil)
 	if b.parked == nil {
-		b.parked = make(map[entryKey]*entry)
+		b.parked = make(map[entryKey]parkedWatch)
 	}
-	b.parked[key] = e
+	b.parked[key] = parkedWatch{watch: watch}
 }
 
 // unpark returns the parked watch of a line; nil for none. The caller owns the watch afterwards.
 func (b *table) unpark(key entryKey) *pubsub.Watch {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	e := b.parked[key]
-	if e == nil {
-		return nil
-	}
-	watch := e.parked
-	e.parked = nil
+	watch := b.parked[key].watch
 	delete(b.parked, key)
-	b.dropLocked(key, e)
 	return watch
 }
 
@@ -285,14 +259,16 @@ func (b *table) unpark(key entryKey) *pubsub.Watch {
 func (b *table) sweepParked(all bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for key, e := range b.parked {
-		if e.idle++; e.idle < parkedSweeps && !all {
+	for key, p := range b.parked {
+		if p.idle++; p.idle < parkedSweeps && !all {
+			b.parked[key] = p
 			continue
 		}
-		e.parked.Close()
-		e.parked = nil
+		p.watch.Close()
 		delete(b.parked, key)
-		b.dropLocked(key, e)
+		if e := b.entries[key]; e != nil {
+			b.dropLocked(key, e)
+		}
 	}
 	if len(b.parked) == 0 {
 		b.parked = nil // frees a map that may have been large
@@ -300,7 +276,7 @@ func (b *table) sweepParked(all bool) bool {
 	return b.parked != nil
 }
 
-// watchKey names the parked watch of a Redlock among the entries of a client.
+// watchKey names the parked watch of a Redlock among those of a client.
 func (t *target) watchKey() entryKey { return entryKey{nil, t.name} }
 
 // awaited reports whether other clients wait for the lock of a Redlock's part, after its release.
@@ -310,5 +286,5 @@ func (b *table) awaited(t *target, reply waiting) bool {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.parked[t.watchKey()] == nil // otherwise the only listener is this client
+	return b.parked[t.watchKey()].watch == nil // otherwise the only listener is this client
 }

@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/lockwire/lockwire/internal/netfail"
@@ -18,7 +19,7 @@ func (r *request) newWaiter(ctx context.Context, left time.Duration, before watc
 	w.since = time.Now()
 	k := r.target.kind
 	if k.queued { // alone in a line that is in no table; enterQueue has counted the call
-		w.entry = &entry{first: w, last: w, failure: w.why.failure}
+		w.entry = &entry{waiters: []*waiter{w}, failure: w.why.failure}
 		w.head, w.inWaiters = &w.entry.head, true
 		w.front.Store(true)
 		return w
@@ -39,25 +40,18 @@ func (w *waiter) join() {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
 	e := c.table.entryLocked(w.target.awaitedAs())
-	w.entry, w.head, w.inLine = e, &e.head, true
+	w.entry, w.head = e, &e.head
 	if w.inWaiters = !c.table.closed; w.inWaiters {
 		c.waiters.Add(1)
 	}
 	if e.place == nil {
 		e.place, w.place = w.place, nil
 	}
-	if w.setup {
-		e.setups++
-	}
-	w.behindSetup = !w.setup && e.setups > 0
-	if w.prev = e.last; w.prev != nil {
-		w.prev.next = w
-	} else {
-		e.first = w
+	w.behindSetup = w.target.kind.permits && !w.setup && slices.ContainsFunc(e.waiters, func(other *waiter) bool { return other.setup })
+	if e.waiters = append(e.waiters, w); len(e.waiters) == 1 {
 		e.failure = w.why.failure
 		w.front.Store(true)
 	}
-	e.last = w
 }
 
 // wait waits for the lock, acquires it, and returns the lease if the kind has leases.
@@ -167,7 +161,8 @@ func (w *waiter) end(err *error) {
 	if w.timer != nil {
 		w.timer.Stop()
 	}
-	if w.target.kind.queued {
+	queued := w.target.kind.queued
+	if queued {
 		w.leaveQueue()
 		if w.head.events != nil {
 			w.head.events.Close()
@@ -179,7 +174,7 @@ func (w *waiter) end(err *error) {
 		c.leavePlace(w.target, w.place)
 	}
 	c.counters.waiting.Add(-1)
-	if w.inLine {
+	if !queued {
 		w.leave()
 	}
 	if w.inWaiters {
@@ -187,38 +182,31 @@ func (w *waiter) end(err *error) {
 	}
 }
 
-// leave removes w from the line. A waiter at the front passes the front on to the next waiter; the last waiter parks or closes the
-// subscription.
+// leave removes w from the line of this process, once. A waiter at the front passes the front on to the next waiter; the last waiter parks
+// or closes the subscription.
 func (w *waiter) leave() {
 	c, e := w.client, w.entry
-	w.inLine = false
 	var events *pubsub.Watch
 	var parked bool
 	var place any
 	c.table.mu.Lock()
-	if w.setup {
-		e.setups--
-	}
-	if w.next != nil {
-		w.next.prev = w.prev
-	} else {
-		e.last = w.prev
+	at := slices.Index(e.waiters, w)
+	if at >= 0 {
+		e.waiters = slices.Delete(e.waiters, at, at+1)
 	}
 	switch {
-	case w.prev != nil: // w was not at the front
-		w.prev.next = w.next
-	case w.next != nil:
-		e.first = w.next
+	case at != 0: // w was not at the front
+	case len(e.waiters) > 0:
 		// The next waiter may want fewer permits than w.
 		if w.target.kind.afterGrant != wakeNobody || w.target.line != "" && e.place == nil {
 			e.head.Wake()
 		}
-		e.first.front.Store(true)
-		netfail.Signal(e.first.wake)
+		e.waiters[0].front.Store(true)
+		netfail.Signal(e.waiters[0].wake)
 	default:
-		e.first, events = nil, e.head.events
+		events = e.head.events
 		if parked = events != nil && e.head.Up() && !c.table.closed; parked {
-			c.table.parkLocked(w.target.awaitedAs(), e, events)
+			c.table.parkLocked(w.target.awaitedAs(), events)
 		}
 		e.head = head{}
 		place = e.leavePlaceLocked(w.got)
