@@ -41,9 +41,10 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	case l.now().term == forever:
 		return l.client.invalid(l.target.name, "Extend of a lease without an end")
 	}
-	turn, err := l.takeTurn(ctx)
+	// The release of another hold of the Owner would set the server's lease to what this hold needed before the Extend.
+	turn, err := l.state.take(ctx, l.target.name, l.over(), ErrReleased)
 	if err != nil {
-		return err
+		return cmp.Or(l.Err(), err)
 	}
 	defer turn.give()
 	if err := l.beginExtension(ctx); err != nil {
@@ -56,19 +57,6 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	}
 	l.prolong(start, d)
 	return l.Err()
-}
-
-// takeTurn takes the turn of the lease's Owner: the release of another hold under way would set the server's lease to what this hold needed
-// before the Extend.
-func (l *Lease) takeTurn(ctx context.Context) (*ownedLock, error) {
-	if l.state == nil {
-		return nil, nil
-	}
-	turn, err := l.state.take(ctx, l.target.name, l.over(), ErrReleased)
-	if err != nil {
-		return nil, cmp.Or(l.Err(), err)
-	}
-	return turn, nil
 }
 
 // beginExtension waits for another Extend of the lease, and makes Unlock wait for this one.
@@ -107,27 +95,21 @@ func (l *Lease) askExtension(ctx context.Context, d time.Duration) (start clock.
 	ctx = remote.Patient(ctx)
 	for range 2 {
 		start = c.now()
-		l.noteExtension(start.Time.Add(d))
+		l.mu.Lock()
+		l.extendedTo = clock.Later(start.Time.Add(d), l.extendedTo)
+		l.mu.Unlock()
 		answer := renewals{c}.ask(ctx, []*Lease{l}, d.Milliseconds())[0]
-		if answer.Err != nil {
+		switch {
+		case answer.Err != nil:
 			return start, answer.Err
-		}
-		switch outcome := answer.Outcome; {
-		case outcome <= 0:
-			l.notRenewed(outcome < 0)
+		case answer.Outcome <= 0:
+			l.notRenewed(answer.Outcome < 0)
 			return start, nil
 		case c.replicas.On() || !doubted && start.Elapsed(c.now()) <= watchdog.AnsweredLate:
 			return start, nil
 		}
 	}
 	return start, nil
-}
-
-// noteExtension records that the server may keep the lock until then.
-func (l *Lease) noteExtension(until time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.extendedTo = clock.Later(until, l.extendedTo)
 }
 
 // prolong moves the end of a held lease to d after start, unless it is later already.

@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,8 +46,8 @@ type Lease struct {
 	mu sync.Mutex // guards the following
 	leaseState
 	lostc    chan struct{}
-	overc    chan struct{} // closed when the lease is no longer held; nil until over is called
-	contexts map[*derived]struct{}
+	overc    chan struct{} // both are nil until somebody asks: see Lost and over
+	contexts contexts
 	timer    *time.Timer
 }
 
@@ -92,7 +93,14 @@ type parts interface {
 	unlock(ctx context.Context) error
 }
 
-type derived struct{ cancel context.CancelCauseFunc }
+// contexts are those of a lease that have not ended, by what ends each.
+type contexts map[*context.CancelCauseFunc]struct{}
+
+func (c contexts) end(cause error) {
+	for end := range c {
+		(*end)(cause)
+	}
+}
 
 func newLease(r *request, g grant) *Lease {
 	l := &Lease{client: r.client, target: r.target, owner: r.owner, state: r.state, renewed: r.renewed, token: g.token}
@@ -182,28 +190,26 @@ func (l *Lease) Lost() <-chan struct{} {
 	l.Err() // ends the lease if its time is up
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.lostc == nil {
-		l.lostc = make(chan struct{})
-		if l.phase == gone {
-			close(l.lostc)
-		}
-		l.armLocked()
-	}
-	return l.lostc
+	return l.channelLocked(&l.lostc, l.phase == gone)
 }
 
 // over returns a channel closed at the end of the hold, by loss or release.
 func (l *Lease) over() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.overc == nil {
-		l.overc = make(chan struct{})
-		if l.phase != held {
-			close(l.overc)
+	return l.channelLocked(&l.overc, l.phase != held)
+}
+
+// channelLocked makes a channel for the end of the lease at its first use.
+func (l *Lease) channelLocked(c *chan struct{}, ended bool) <-chan struct{} {
+	if *c == nil {
+		*c = make(chan struct{})
+		if ended {
+			close(*c)
 		}
 		l.armLocked()
 	}
-	return l.overc
+	return *c
 }
 
 // Context returns a context derived from parent. The context ends with the lease, and its [context.Cause] is:
@@ -216,31 +222,30 @@ func (l *Lease) over() <-chan struct{} {
 //
 // Call cancel when the work is done, to free the context's resources.
 func (l *Lease) Context(parent context.Context) (ctx context.Context, cancel context.CancelFunc) {
-	ctx, cause := context.WithCancelCause(leased{parent, l})
-	d := &derived{cause}
+	ctx, end := context.WithCancelCause(leased{parent, l})
 	l.Err() // ends the lease if its time is up
 	ending := l.ending()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case l.phase == gone:
-		cause(l.lost)
+		end(l.lost)
 	case l.phase == released:
-		cause(ErrReleased)
+		end(ErrReleased)
 	case ending != nil:
-		cause(ending)
+		end(ending)
 	default:
 		if l.contexts == nil {
-			l.contexts = make(map[*derived]struct{})
+			l.contexts = make(contexts)
 		}
-		l.contexts[d] = struct{}{}
+		l.contexts[&end] = struct{}{}
 		l.armLocked()
 	}
 	return ctx, func() {
 		l.mu.Lock()
-		delete(l.contexts, d)
+		delete(l.contexts, &end)
 		l.mu.Unlock()
-		cause(context.Canceled)
+		end(context.Canceled)
 	}
 }
 
@@ -248,23 +253,19 @@ func (l *Lease) Context(parent context.Context) (ctx context.Context, cancel con
 // ask each member for its own token.
 func (l *Lease) Token() int64 { return l.token }
 
-// leftByAtMost returns how long the lease may still be held by AtMost; limited is false without a limit.
-func (l *Lease) leftByAtMost(at clock.Instant) (left time.Duration, limited bool) {
+// leftByAtMost returns how long the lease may still be held by AtMost.
+func (l *Lease) leftByAtMost(at clock.Instant) time.Duration {
 	if l.limits.atMost == 0 {
-		return 0, false
+		return math.MaxInt64
 	}
-	return l.limits.atMost - l.grantedAt.Elapsed(at), true
+	return l.limits.atMost - l.grantedAt.Elapsed(at)
 }
 
 // leftLocked returns how long the lease is still certain.
 func (l *Lease) leftLocked() time.Duration { return l.leftAtLocked(l.client.now()) }
 
 func (l *Lease) leftAtLocked(at clock.Instant) time.Duration {
-	left := validity(l.term) - l.start.Elapsed(at)
-	if most, limited := l.leftByAtMost(at); limited {
-		return min(left, most)
-	}
-	return left
+	return min(validity(l.term)-l.start.Elapsed(at), l.leftByAtMost(at))
 }
 
 // neededFor returns how long the server must keep the lock for this lease: the full term under renewal, 0 after a loss,
@@ -309,9 +310,8 @@ func (l *Lease) expire() {
 	l.mu.Lock()
 	reason, cause := Expired, l.failure
 	at := l.client.now()
-	most, limited := l.leftByAtMost(at)
 	switch {
-	case limited && most <= 0 && l.start.Elapsed(at) < validity(l.term):
+	case l.leftByAtMost(at) <= 0 && l.start.Elapsed(at) < validity(l.term):
 		reason, cause = HeldTooLong, nil
 	case at.Time.Sub(l.start.Time) < validity(l.term):
 		reason = ClockJump
@@ -376,9 +376,7 @@ func (l *Lease) markLost(lostLocked func() *LostError) bool {
 	}
 	contexts := l.disarmLocked()
 	l.mu.Unlock()
-	for d := range contexts {
-		d.cancel(l.lost)
-	}
+	contexts.end(l.lost)
 	return true
 }
 
@@ -422,9 +420,7 @@ func (l *Lease) armLocked() {
 // deadline runs when the timer fires. It ends the lease, or its contexts by StopBefore, and resets the timer if the lease
 // is still held.
 func (l *Lease) deadline() {
-	if l.limits != (limits{}) {
-		l.stopContexts()
-	}
+	l.stopContexts()
 	l.mu.Lock()
 	if left, stop := l.leftLocked(), l.limits.stopBefore; l.phase == held && left > 0 {
 		if left > stop {
@@ -452,7 +448,7 @@ func (l *Lease) ending() *LostError {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if most, limited := l.leftByAtMost(l.client.now()); limited && most <= stop {
+	if l.leftByAtMost(l.client.now()) <= stop {
 		e := l.lostLocked(Ending, nil)
 		e.atMost = true
 		return e
@@ -468,9 +464,7 @@ func (l *Lease) stopContexts() {
 		contexts := l.contexts
 		l.contexts = nil
 		l.mu.Unlock()
-		for d := range contexts {
-			d.cancel(cause)
-		}
+		contexts.end(cause)
 	}
 	if whole := l.whole.Load(); whole != nil {
 		whole.stopContexts()
@@ -478,7 +472,7 @@ func (l *Lease) stopContexts() {
 }
 
 // disarmLocked stops the timer of a lease that ends, and returns its contexts for the caller to cancel without mu.
-func (l *Lease) disarmLocked() map[*derived]struct{} {
+func (l *Lease) disarmLocked() contexts {
 	if l.overc != nil {
 		close(l.overc)
 	}

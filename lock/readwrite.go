@@ -207,8 +207,8 @@ func (l *Lease) readRequest(turn *ownedLock) *request {
 	read := newTarget(k.twin, l.target.name)
 	r := &request{acquire: acquire{client: l.client, target: &read, owner: strings.TrimSuffix(l.owner, k.Suffix), state: l.state, lease: l.term},
 		renewed: l.renewed, limits: l.limits, turn: turn}
-	if left, limited := l.leftByAtMost(l.client.now()); limited {
-		r.limits.atMost = max(left, MinLease)
+	if l.limits.atMost > 0 {
+		r.limits.atMost = max(l.leftByAtMost(l.client.now()), MinLease)
 	}
 	if !l.renewed {
 		r.lease = max(l.neededFor().Truncate(time.Millisecond), time.Millisecond)

@@ -90,15 +90,13 @@ func (l *Lease) unlock(ctx context.Context, task bool) error {
 func (l *Lease) markReleased() (*LostError, time.Duration) {
 	l.lockNow()
 	left, lost := l.leftLocked(), l.lost
-	var contexts map[*derived]struct{}
+	var contexts contexts
 	if l.phase == held {
 		l.phase = released
 		contexts = l.disarmLocked()
 	}
 	l.mu.Unlock()
-	for d := range contexts {
-		d.cancel(ErrReleased)
-	}
+	contexts.end(ErrReleased)
 	l.notifyWhole()
 	return lost, left
 }
