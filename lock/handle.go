@@ -176,7 +176,7 @@ func (h *Handle) forced(ctx context.Context, v resp.Value, err error, holds []*L
 	c, t := h.client, &h.target
 	if err != nil {
 		if remote.Uncertain(err) {
-			c.announceBehind(t.name, t.kind.Name, c.announceUnsure)
+			c.announceBehind(t.name, t.kind.Name, true)
 		}
 		return false, c.failed(t.name, err)
 	}
@@ -211,7 +211,7 @@ const announcements = 3
 // learns of the unlock at its next renewal, or at the end of the lease.
 func (c *Client) announceForced(ctx context.Context, name, kind string) {
 	if err := c.publishForced(ctx, name); err != nil && ctx.Err() != nil {
-		c.announceBehind(name, kind, c.announceLater)
+		c.announceBehind(name, kind, false)
 	} else {
 		c.warnUntold(name, kind, err)
 	}
@@ -236,26 +236,21 @@ func (c *Client) warnUntold(name, kind string, err error) {
 	}
 }
 
-// announceBehind runs announce in the background. After the begin of a Close, which leaves no background, the caller announces.
-func (c *Client) announceBehind(name, kind string, announce func(name, kind string)) {
-	if c.background(func() { announce(name, kind) }) {
+// announceBehind announces a forced unlock in the background; an unsure one, without an answer, again when its request can take effect no
+// more, or at Close. Close leaves an announcement the time of a release. After the begin of a Close there is no background: the caller announces.
+func (c *Client) announceBehind(name, kind string, unsure bool) {
+	announce := func(ctx context.Context, done func()) {
+		defer done()
+		c.warnUntold(name, kind, c.publishForced(ctx, name))
+	}
+	if c.background(func() {
+		announce(c.bounds.TaskContext(context.Background(), bounds.Max))
+		if unsure {
+			_ = c.sleep(c.life, remote.Arrival)
+			announce(c.bounds.TaskContext(context.Background(), bounds.Max))
+		}
+	}) {
 		return
 	}
-	ctx, done := c.bounds.Context(context.Background(), bounds.Min)
-	defer done()
-	c.warnUntold(name, kind, c.publishForced(ctx, name))
-}
-
-// announceLater is announceForced without a caller. A Close of the client leaves it the time of a release.
-func (c *Client) announceLater(name, kind string) {
-	ctx, done := c.bounds.TaskContext(context.Background(), bounds.Max)
-	defer done()
-	c.warnUntold(name, kind, c.publishForced(ctx, name))
-}
-
-// announceUnsure announces a forced unlock without an answer: at once, and again when its request can take effect no more, or at Close.
-func (c *Client) announceUnsure(name, kind string) {
-	c.announceLater(name, kind)
-	_ = c.sleep(c.life, remote.Arrival)
-	c.announceLater(name, kind)
+	announce(c.bounds.Context(context.Background(), bounds.Min))
 }
