@@ -246,10 +246,10 @@ func (a *changeAgain) Name() string       { return a.change.target.name }
 func (a *changeAgain) Rank() cleanup.Rank { return cleanup.Change }
 func (a *changeAgain) Call() *remote.Call { return a.change.callUntil(a.lastMoment) }
 
-func (a *changeAgain) Answered(resp.Value, bool) cleanup.Result {
+func (a *changeAgain) Answered(resp.Value, bool) (done bool, result error) {
 	a.confirmedBy.Store(&a.server)
 	a.change.client.cleanup.SettleLatch(a.Name(), a.change.latch, true, a.lastMoment)
-	return cleanup.Result{Done: true}
+	return true, nil
 }
 
 // The methods of a change for cleanup.
@@ -271,9 +271,9 @@ func (x *change) Needed() (left bool, outcome error) {
 	return true, nil
 }
 
-func (x *change) Answered(v resp.Value, _ bool) cleanup.Result {
+func (x *change) Answered(v resp.Value, _ bool) (done bool, result error) {
 	err := x.answered(v)
-	return cleanup.Result{Done: err == nil, Failure: err}
+	return err == nil, err
 }
 
 func (x *change) Count(g *cleanup.Abandoned) { g.Changes, g.Permits = g.Changes+1, g.Permits+x.returns }

@@ -347,12 +347,10 @@ func (p *repeat) Call() *remote.Call {
 	return a.undoCall(l, l.otherHolds())
 }
 
-func (p *repeat) Answered(v resp.Value, _ bool) cleanup.Result {
+func (p *repeat) Answered(v resp.Value, _ bool) (done bool, result error) {
 	step, result := p.lease.answered(v, nil)
-	if p.settles = step.Settles(); p.settles {
-		return cleanup.Result{Done: true, Outcome: result}
-	}
-	return cleanup.Result{Failure: result}
+	p.settles = step.Settles()
+	return p.settles, result
 }
 
 func (p *repeat) Unsure(err error) { p.lease.course.Next(0, err, p.lease.client.now()) }

@@ -127,7 +127,7 @@ func (t *target) keptByOwner(c *Client, state *ownerState, except *Lease) any {
 	return c.table.leaseOfOtherHolds(t, state, except)
 }
 
-func (u *undo) Answered(_ resp.Value, again bool) cleanup.Result {
+func (u *undo) Answered(_ resp.Value, again bool) (done bool, result error) {
 	if u.state != nil {
 		u.target.announceShorterLease(u.client, u.lease, u.client.table.leaseOfOtherHolds(u.target, u.state, nil), kinds.ShorterMessage)
 	}
@@ -140,11 +140,11 @@ func (u *undo) Answered(_ resp.Value, again bool) cleanup.Result {
 		if u.client.remote.Failover != nil && u.state == nil {
 			u.client.cleanup.Keep(&undone{u.acquire, u.goneBy(time.Now())})
 		}
-		return cleanup.Result{Done: true}
+		return true, nil
 	default:
 		u.acquire, u.latches, u.then = u.then.acquire, u.then.latches, nil
 	}
-	return cleanup.Result{}
+	return false, nil
 }
 
 // undone is a confirmed undo or release, to be sent again as an undo after a failover, until the lease would have ended. Its owner never has
@@ -169,11 +169,11 @@ type undoAgain struct{ undo }
 
 func (u *undoAgain) Rank() cleanup.Rank       { return cleanup.Release }
 func (u *undoAgain) Count(*cleanup.Abandoned) {}
-func (u *undoAgain) Answered(_ resp.Value, again bool) cleanup.Result {
+func (u *undoAgain) Answered(_ resp.Value, again bool) (done bool, result error) {
 	if !again && !u.target.kind.unowned {
 		u.client.cleanup.DeleteLatch(u.target.name, u.latch)
 	}
-	return cleanup.Result{Done: u.latches.Answered()}
+	return u.latches.Answered(), nil
 }
 
 // shortenedBy is the least shortening of a lease that waiters are told of.
@@ -216,9 +216,9 @@ func (l *leaving) Call() *remote.Call {
 		Args: []any{c.publishing(t), c.listenersKnown(t), c.id, l.place, t.kind.permits}}
 }
 
-func (l *leaving) Answered(resp.Value, bool) cleanup.Result { return cleanup.Result{Done: true} }
+func (l *leaving) Answered(resp.Value, bool) (done bool, result error) { return true, nil }
 
-// workAdded notes the begin of w in the background, and returns a function that notes the end; nil for none.
+// workAdded notes the begin of w in the background, and returns a function that notes the end.
 func (c *Client) workAdded(w cleanup.Work) (ended func(outcome error)) {
 	traced := c.traceBackground(w)
 	u, ok := w.(*undo)
@@ -229,27 +229,20 @@ func (c *Client) workAdded(w cleanup.Work) (ended func(outcome error)) {
 	c.table.noteUnanswered(key, 1)
 	return func(outcome error) {
 		c.table.noteUnanswered(key, -1)
-		if traced != nil {
-			traced(outcome)
-		}
+		traced(outcome)
 	}
 }
 
-// traceBackground reports the begin of w in the background, and returns a function that reports the end; nil for none.
+// traceBackground reports the begin of w in the background, and returns a function that reports the end. A place in a line, which expires by
+// itself, is not reported.
 func (c *Client) traceBackground(w cleanup.Work) (ended func(outcome error)) {
 	t := c.cfg.Trace
-	if t == nil || t.Background == nil {
-		return nil
-	}
-	info := BackgroundInfo{Client: c, Name: w.Name()}
-	shown, ok := w.(interface {
-		background() (Change, *kind)
-	})
-	if !ok { // a place in a line, which expires by itself
-		return nil
+	shown, ok := w.(interface{ background() (Change, *kind) })
+	if !ok || t == nil || t.Background == nil {
+		return func(error) {}
 	}
 	change, k := shown.background()
-	info.Change, info.Kind = change, k.Name
+	info := BackgroundInfo{Client: c, Change: change, Kind: k.Name, Name: w.Name()}
 	t.Background(info)
 	added := time.Now()
 	return func(outcome error) {

@@ -62,7 +62,6 @@ type Cleanup struct {
 	closed       bool // the loop has ended: Take runs jobs itself
 	jobs         []*Job
 	returned     []batch // finished batches
-	flushed      bool    // the deletion of latches under way has ended
 	latches      []latch
 	spares       map[string]spare // by the name of the lock
 	sweeps       bool             // the loop sweeps the spares
@@ -79,7 +78,7 @@ type Config struct {
 	// Sweep drops what the client keeps for reuse, if it is unused for some sweeps, or all of it, and reports whether any is
 	// left. After StartSweeps, Cleanup calls Sweep every 100 ms until nothing is left.
 	Sweep func(all bool) (left bool)
-	// Added is called at the begin of a job. The result is called at the end of the job; it may be nil.
+	// Added is called at the begin of a job, and its result at the end.
 	Added func(w Work) (ended func(outcome error))
 	// Refused converts the error of a server that refuses a job for good.
 	Refused func(err error) error
@@ -106,7 +105,7 @@ func (u *Cleanup) Take(j *Job) {
 // Add hands a job to the loop. If the loop has ended, Add reports false: nothing has happened.
 func (u *Cleanup) Add(j *Job) bool {
 	added := u.add(j)
-	if !added && j.ended != nil {
+	if !added {
 		j.ended(u.cfg.Ended)
 	}
 	return added

@@ -74,7 +74,7 @@ func (w *task) Finish(err error)   { w.done = append(w.done, err) }
 func (w *task) Count(n *Abandoned) { n.Releases++ }
 func (w *task) Call() *remote.Call { return &remote.Call{Script: testScript, Keys: []string{w.name}} }
 
-func (w *task) Answered(resp.Value, bool) Result { return Result{Done: true} }
+func (w *task) Answered(resp.Value, bool) (bool, error) { return true, nil }
 
 func zero[T any](*T) *T { return new(T) }
 
@@ -87,7 +87,7 @@ func start(s *server) *Cleanup {
 	return New(Config{
 		Server: r, Clocks: clocks, Runner: remote.NewRunner(r, clocks, nil, nil),
 		Sweep:     func(bool) bool { return false },
-		Added:     func(Work) func(error) { return nil },
+		Added:     func(Work) func(error) { return func(error) {} },
 		Refused:   func(err error) error { return err },
 		Uncertain: errors.New("uncertain"), Ended: errors.New("ended"),
 	})

@@ -95,9 +95,6 @@ func (u *Cleanup) Lost() {
 	netfail.Signal(u.signal)
 }
 
-// againLane is the lane of the goroutine that makes jobs for kept work.
-var againLane = lane{again: true, slot: -1}
-
 // resend reports whether sendAgain is due: some time after a loss, and again while a master is unknown. loss: there has been a loss since the
 // last time.
 func (u *Cleanup) resend(a *agenda, at time.Time, closing bool) (due, loss bool) {
@@ -160,8 +157,5 @@ func (u *Cleanup) sendAgain(at time.Time, loss bool) {
 			jobs = append(jobs, j)
 		}
 	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.returned = append(u.returned, batch{againLane, jobs})
-	netfail.Signal(u.signal)
+	u.giveBack(batch{againLane, jobs})
 }

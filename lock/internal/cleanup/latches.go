@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/resp"
 )
@@ -105,30 +104,23 @@ func (u *Cleanup) sweepLocked(all bool) {
 
 // dueLatches returns the latches to delete now.
 func (u *Cleanup) dueLatches(a *agenda, at time.Time, closing bool) []latch {
-	if a.flushing || a.flush.IsZero() || at.Before(a.flush) && !closing {
+	if a.busy[latchLane] || a.flush.IsZero() || at.Before(a.flush) && !closing {
 		return nil
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	latches := u.latches
-	u.latches, a.flush = nil, time.Time{}
-	a.flushing = len(latches) > 0
+	u.latches, a.flush, a.busy[latchLane] = nil, time.Time{}, true
 	return latches
 }
 
 func (u *Cleanup) flushLatches(latches []latch) {
 	u.deleteLatches(u.life, latches, batchLimit)
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.flushed = true
-	netfail.Signal(u.signal)
+	u.giveBack(batch{lane: latchLane})
 }
 
 // deleteLatches deletes latches. After a failure, latches stay until they expire.
 func (u *Cleanup) deleteLatches(life context.Context, latches []latch, limit time.Duration) {
-	if len(latches) == 0 {
-		return
-	}
 	ctx, cancel := context.WithTimeout(life, limit)
 	defer cancel()
 	ctx = remote.Patient(ctx)

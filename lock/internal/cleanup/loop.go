@@ -22,6 +22,9 @@ type lane struct {
 	slot  int
 }
 
+// The lanes of what is no batch: making jobs for kept work, and deleting latches.
+var againLane, latchLane = lane{again: true, slot: -1}, lane{slot: -1}
+
 // batch is a group of jobs sent together.
 type batch struct {
 	lane lane
@@ -33,7 +36,6 @@ type agenda struct {
 	pending      []*Job
 	busy         map[lane]bool
 	flush, sweep time.Time // the times to delete latches and to sweep the spares; zero for none
-	flushing     bool
 	resend       time.Time // the time to send kept work again; zero for none
 	loss         bool      // resend is about a loss, and not only about unknown masters
 	resent       time.Time // the time of the last such repetition
@@ -79,7 +81,7 @@ func (u *Cleanup) loop() {
 		if latches := u.dueLatches(&a, at, closing == nil); len(latches) > 0 {
 			u.batches.Go(func() { u.flushLatches(latches) })
 		}
-		if closing == nil && len(a.pending)+len(a.busy) == 0 && !a.flushing && u.finished() {
+		if closing == nil && len(a.pending)+len(a.busy) == 0 && u.finished() {
 			return
 		}
 		timer.Reset(a.wait())
@@ -101,9 +103,6 @@ func (u *Cleanup) collect(a *agenda, at time.Time, closing bool) {
 		}
 	}
 	u.returned = nil
-	if u.flushed {
-		u.flushed, a.flushing = false, false
-	}
 	switch {
 	case closing:
 		a.dropKept()
@@ -190,7 +189,7 @@ func choose(jobs []*Job, at time.Time) (chosen, rest []*Job) {
 func (a *agenda) wait() time.Duration {
 	now := time.Now()
 	at := now.Add(time.Hour)
-	if !a.flush.IsZero() && !a.flushing {
+	if !a.flush.IsZero() && !a.busy[latchLane] {
 		at = clock.Earlier(at, a.flush)
 	}
 	if !a.sweep.IsZero() {
@@ -218,6 +217,11 @@ func (u *Cleanup) run(b batch) {
 		limit = freshLimit
 	}
 	u.send(u.life, b.jobs, limit)
+	u.giveBack(b)
+}
+
+// giveBack returns a finished batch to the loop, and frees its lane.
+func (u *Cleanup) giveBack(b batch) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.returned = append(u.returned, b)

@@ -26,8 +26,9 @@ type Work interface {
 	Needed() (left bool, outcome error)
 	// Call returns the next request.
 	Call() *remote.Call
-	// Answered takes the server's reply. again: the request was sent before.
-	Answered(v resp.Value, again bool) Result
+	// Answered takes the server's reply. again: the request was sent before. If the work is done, result is the outcome, else the failure of
+	// the request, or nil if further requests follow.
+	Answered(v resp.Value, again bool) (done bool, result error)
 	// Unsure is called after a request that failed with err and may still take effect, or of which a part has run.
 	Unsure(err error)
 	// Finish is called once, at the end, before the turn is given back.
@@ -57,13 +58,6 @@ const (
 	Undo
 )
 
-// Result is the meaning of a reply: a failure of the request, the outcome of finished work, or further work.
-type Result struct {
-	Done    bool
-	Outcome error
-	Failure error
-}
-
 // Abandoned counts abandoned work.
 type Abandoned struct {
 	Releases, Acquires, Changes, Permits int
@@ -77,7 +71,7 @@ type Job struct {
 	kept    bool      // of kept work; constant
 	done    chan struct{}
 	outcome error               // valid once done is closed
-	ended   func(outcome error) // constant after Add; may be nil
+	ended   func(outcome error) // constant after Add
 
 	// Owned by the loop, and by the batch that the job is in.
 	again       bool // a request was sent before
@@ -89,7 +83,7 @@ type Job struct {
 
 // NewJob returns a Job for w, without use after until. turn: the job takes over the owner's turn.
 func NewJob(w Work, until time.Time, turn bool) *Job {
-	return &Job{work: w, until: until, hasTurn: turn, done: make(chan struct{})}
+	return &Job{work: w, until: until, hasTurn: turn, done: make(chan struct{}), ended: func(error) {}}
 }
 
 // NoteUnanswered notes, before Add, that a request sent by the caller may still take effect.
@@ -129,11 +123,11 @@ func (u *Cleanup) answered(j *Job, v resp.Value, at time.Time) {
 		u.failed(j, remote.ErrLate, at)
 		return
 	}
-	switch r := j.work.Answered(v, j.again); {
-	case r.Failure != nil:
-		u.failed(j, r.Failure, at)
-	case r.Done:
-		j.finish(r.Outcome)
+	switch done, result := j.work.Answered(v, j.again); {
+	case done:
+		j.finish(result)
+	case result != nil:
+		u.failed(j, result, at)
 	}
 }
 
@@ -177,7 +171,5 @@ func (j *Job) finish(outcome error) {
 	}
 	j.outcome = outcome
 	close(j.done)
-	if j.ended != nil {
-		j.ended(outcome)
-	}
+	j.ended(outcome)
 }
