@@ -149,7 +149,10 @@ func (r *request) unanswered(ctx context.Context, start clock.Instant, err error
 	case answered: // a part of the script has run
 		r.undo(start, false)
 	case k.unowned && r.waits && ctx.Err() == nil && !c.isClosed():
-		r.markUnsure()
+		if !r.unsure && k.Undo != nil { // the next attempt has the same latch, and takes nothing more if this one has succeeded
+			r.unsure = true
+			c.acquires.Stay(r.permits)
+		}
 	default:
 		if ctx.Err() != nil && k.queued { // otherwise withdraw would send another undo
 			r.leaveQueue()
@@ -321,16 +324,6 @@ func (r *request) loseHolds() {
 	}
 	for _, lost := range append(r.client.table.otherLeases(r.target, r.state, nil), r.twins()...) {
 		lost.revoke(Forced, nil)
-	}
-}
-
-// markUnsure handles an attempt without a reply, for a kind without owners. The next attempt uses the same latch, and
-// takes nothing more if the first attempt succeeded.
-func (r *request) markUnsure() {
-	c := r.client
-	if !r.unsure && r.target.kind.Undo != nil {
-		r.unsure = true
-		c.acquires.Stay(r.permits)
 	}
 }
 

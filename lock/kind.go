@@ -43,11 +43,8 @@ type wish struct {
 	inQueue   bool          // the owner stands in the queue
 	publish   string        // the command that publishes a release
 	token     int64         // the fencing token of the Owner's holds; 0 if none of them has one
-	rules
-}
 
-// rules are the settings of a client that change what a kind sends.
-type rules struct {
+	// See Config.
 	preferWriters bool
 	plainTokens   bool
 	tokenLife     time.Duration

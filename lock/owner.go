@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/internal/netfail"
+	"github.com/lockwire/lockwire/lock/internal/clock"
 )
 
 // Owner identifies the holder of a lock. Leases taken [As] the same Owner are holds of the same holder, so code called by the
@@ -166,81 +167,64 @@ func (l *ownedLock) mayRun() *int64 {
 // tallyWith returns the tally with a hold just granted, for the caller to record in the turn. count and token are the server's; a token of 0
 // is none. A new period begins if the earlier holds are lost: the server's count has not grown, or another owner has drawn a token since. A
 // count above 1 proves nothing else, as an acquire without an answer may have been the first one of the new period.
-func (l *ownedLock) tallyWith(k *kind, count, token int64) tally {
-	if l == nil {
-		return tally{}
-	}
-	l.owner.mu.Lock()
-	defer l.owner.mu.Unlock()
-	t, known := l.tallies[k]
-	if count <= t.count || !known || token != 0 && t.token != 0 && token != t.token {
-		l.owner.periods++
-		t.period, t.maxCount, t.token = l.owner.periods, 0, 0
-	}
-	t.count, t.maxCount, t.token = count, max(t.maxCount, count), max(t.token, token)
+func (l *ownedLock) tallyWith(k *kind, count, token int64) (t tally) {
+	l.locked(func() {
+		var known bool
+		t, known = l.tallies[k]
+		if count <= t.count || !known || token != 0 && t.token != 0 && token != t.token {
+			l.owner.periods++
+			t.period, t.maxCount, t.token = l.owner.periods, 0, 0
+		}
+		t.count, t.maxCount, t.token = count, max(t.maxCount, count), max(t.token, token)
+	})
 	return t
 }
 
-// record makes t the tally, in the turn.
-func (l *ownedLock) record(k *kind, t tally) {
-	if l == nil {
-		return
+// locked runs fn with the mutex of the Owner; not at all without an Owner.
+func (l *ownedLock) locked(fn func()) {
+	if l != nil {
+		l.owner.mu.Lock()
+		defer l.owner.mu.Unlock()
+		fn()
 	}
-	l.owner.mu.Lock()
-	defer l.owner.mu.Unlock()
-	l.tallies[k] = t
 }
+
+// record makes t the tally, in the turn.
+func (l *ownedLock) record(k *kind, t tally) { l.locked(func() { l.tallies[k] = t }) }
 
 // recordUndone records, in the turn, that the hold with which t would be the tally is undone.
 func (l *ownedLock) recordUndone(k *kind, t tally) {
-	if l == nil {
-		return
-	}
-	l.owner.mu.Lock()
-	defer l.owner.mu.Unlock()
-	if before := l.tallies[k]; before.period == t.period {
-		before.maxCount = t.maxCount
-		l.tallies[k] = before
-	} else { // the earlier holds are lost
-		delete(l.tallies, k)
-	}
+	l.locked(func() {
+		if before := l.tallies[k]; before.period == t.period {
+			before.maxCount = t.maxCount
+			l.tallies[k] = before
+		} else { // the earlier holds are lost
+			delete(l.tallies, k)
+		}
+	})
 }
 
 // endHold records the end of one hold, or of all, in the turn.
 func (l *ownedLock) endHold(k *kind, all bool) {
-	if l == nil {
-		return
-	}
-	l.owner.mu.Lock()
-	defer l.owner.mu.Unlock()
-	t := l.tallies[k]
-	if t.count--; t.count > 0 && !all {
-		l.tallies[k] = t
-	} else {
-		delete(l.tallies, k)
-	}
+	l.locked(func() {
+		t := l.tallies[k]
+		if t.count--; t.count > 0 && !all {
+			l.tallies[k] = t
+		} else {
+			delete(l.tallies, k)
+		}
+	})
 }
 
 // noteLost records that the server may have a lost hold until a time.
 func (l *ownedLock) noteLost(until time.Time) {
-	if l == nil {
-		return
-	}
-	l.owner.mu.Lock()
-	defer l.owner.mu.Unlock()
-	if until.After(l.lostUntil) {
-		l.lostUntil = until
-	}
+	l.locked(func() { l.lostUntil = clock.Later(until, l.lostUntil) })
 }
 
 // tally returns the record of the holds of a kind; the zero tally without an Owner.
-func (l *ownedLock) tally(k *kind) tally {
-	if l == nil {
-		return tally{}
-	}
-	l.owner.mu.Lock()
-	defer l.owner.mu.Unlock()
-	return l.tallies[k]
+func (l *ownedLock) tally(k *kind) (t tally) {
+	l.locked(func() { t = l.tallies[k] })
+	return t
 }
 
 // keys returns the KEYS of a script that takes or ends a hold of owner. Among the leases of a reader is one more than in the tally, for a

@@ -181,12 +181,14 @@ func (a *acquire) args(common ...any) []any {
 func (a *acquire) wish() wish {
 	c, t := a.client, a.target
 	w := wish{
-		permits:   a.permits,
-		setup:     a.setup,
-		forever:   a.lease == forever,
-		announces: a.announces() && a.waits,
-		publish:   c.publishing(t),
-		rules:     rules{c.cfg.PreferWriters, c.cfg.PlainTokens, c.cfg.TokenLife},
+		permits:       a.permits,
+		setup:         a.setup,
+		forever:       a.lease == forever,
+		announces:     a.announces() && a.waits,
+		publish:       c.publishing(t),
+		preferWriters: c.cfg.PreferWriters,
+		plainTokens:   c.cfg.PlainTokens,
+		tokenLife:     c.cfg.TokenLife,
 	}
 	if t.kind.Token != nil {
 		w.token = a.own().tally(t.storedKind()).token
