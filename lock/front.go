@@ -11,52 +11,29 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// prepare readies w for the front, and the head if w is the first waiter of its line. It reports done at the end of the wait.
-func (w *waiter) prepare(ctx context.Context) (done bool, err error) {
-	h := w.head
-	if h.Begun() {
-		if h.events != nil {
-			h.events.Move(w.wake)
-			h.noteEvents(w.client, w.target)
-		}
-	} else if err := h.start(w); err != nil {
-		if w.endOffer(ctx) {
-			err = nil
-		}
-		return true, err
+// prepare readies w for the front, and the head if w is the first waiter of its line.
+func (w *waiter) prepare() {
+	c, t, h := w.client, w.target, w.head
+	first := !h.Begun()
+	if first {
+		*h = head{Looks: looks.Begin(&c.pace), events: c.table.unpark(t.awaitedAs())}
 	}
-	w.timer = time.NewTimer(time.Until(h.At()))
-	return false, nil
-}
-
-// start readies h for w, the first waiter of a line.
-func (h *head) start(w *waiter) error {
-	c, t := w.client, w.target
-	*h = head{Looks: looks.Begin(&c.pace)}
-	if h.events = c.table.unpark(t.awaitedAs()); h.events != nil {
+	switch {
+	case h.events != nil:
 		h.events.Move(w.wake)
 		h.noteEvents(c, t)
-		if w.mark.unchanged(h.events) {
+		if first && w.mark.unchanged(h.events) {
 			h.Used()
-		} else {
+		} else if first {
 			h.Wake()
 		}
-	} else if !t.kind.silent {
-		channels := []string{t.channel}
-		switch {
-		case t.kind.queued:
-			channels[0] += ":" + w.owner
-		case t.line != "":
-			channels = t.wakeChannels(w.waiterID())
-		}
-		events, err := t.watch(c, w.wake, channels...)
-		if err != nil {
-			return ErrClosed
-		}
-		h.events = events
+	case first && !t.kind.silent:
+		h.events, _ = t.watch(c, w.wake, w.channels()...) // an error means a closed client
 	}
-	h.Refused(time.Now(), w.left, t.backoff)
-	return nil
+	if first {
+		h.Refused(time.Now(), w.left, t.backoff)
+	}
+	w.timer = time.NewTimer(time.Until(h.At()))
 }
 
 func (t *target) watch(c *Client, wake chan<- struct{}, channels ...string) (*pubsub.Watch, error) {

@@ -164,10 +164,17 @@ func (t *target) lineArgs(c *Client, args []any) []any {
 	return args
 }
 
-// wakeChannels returns the channels of a waiting process. The server counts as visitors all listeners of the lock's channel that do not
-// listen to the first channel, so a process subscribes in this order, and unsubscribes in the opposite order. On the last one it is called.
-func (t *target) wakeChannels(id string) []string {
-	return []string{t.channel + ":lockwire", t.channel, t.channel + ":" + id}
+// channels returns those on which w is woken. In a line the server counts as visitors all listeners of the lock's channel that do not listen to
+// the first channel, so a process subscribes in this order, and unsubscribes in the opposite order. On the last one it is called.
+func (w *waiter) channels() []string {
+	switch t := w.target; {
+	case t.kind.queued:
+		return []string{t.channel + ":" + w.owner}
+	case t.line != "":
+		return []string{t.channel + ":lockwire", t.channel, t.channel + ":" + w.waiterID()}
+	default:
+		return []string{t.channel}
+	}
 }
 
 // The waiters of a fair lock stand in a queue on the server, each with an owner of its own. An Owner has one place in a queue,

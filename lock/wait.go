@@ -60,9 +60,7 @@ func (w *waiter) wait(ctx context.Context) (lease *Lease, err error) {
 	done, err := w.awaitFront(ctx)
 	w.traced.leftLine(w.since)
 	if !done {
-		done, err = w.prepare(ctx)
-	}
-	if !done {
+		w.prepare()
 		err = w.contend(ctx)
 	}
 	return w.got, err

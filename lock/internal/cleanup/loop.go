@@ -128,16 +128,11 @@ func (u *Cleanup) next(a *agenda, at time.Time) []batch {
 	ready := make(map[lane][]*Job)
 	rest := a.pending[:0]
 	for _, j := range a.pending {
-		if j.next.After(at) {
+		if l := u.laneOf(j); a.busy[l] || j.next.After(at) {
 			rest = append(rest, j)
-			continue
+		} else {
+			ready[l] = append(ready[l], j)
 		}
-		l := u.laneOf(j)
-		if a.busy[l] {
-			rest = append(rest, j)
-			continue
-		}
-		ready[l] = append(ready[l], j)
 	}
 	var batches []batch
 	for l, jobs := range ready {
