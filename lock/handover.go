@@ -16,15 +16,6 @@ import (
 // acquire. Other processes get neither message nor lock meanwhile. So a series of hand-overs is limited in time, by
 // Config.HandOverFor and a third of the lease, and in number unless no other client waits: see maxHandOversLocked.
 
-// noteElsewhere records who else waits for a lock just released.
-func (b *table) noteElsewhere(key entryKey, by waiting) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if e := b.entries[key]; e != nil {
-		e.elsewhere = by
-	}
-}
-
 // maxHandOversLocked returns the maximum number of hand-overs in a series; most is Config.HandOvers. Beside visitors the number of waiting
 // callers is the limit: a Redisson client needs milliseconds to ask, in which a process could hand the lock over hundreds of times.
 func (e *entry) maxHandOversLocked(most int) int {

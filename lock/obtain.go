@@ -32,9 +32,6 @@ func (a acquisition) finish(ctx context.Context, err error) (*Lease, error) {
 func (r *request) try(ctx context.Context) (*Lease, error) {
 	ctx = r.beginTrace(ctx, true)
 	_, err := r.tryObtain(ctx)
-	if err != nil {
-		r.got = nil
-	}
 	r.traced.done(ctx, r.got, err)
 	return r.got, err
 }
@@ -52,14 +49,12 @@ func (r *request) tryObtain(ctx context.Context) (left time.Duration, err error)
 	switch {
 	case granted:
 		return left, nil
-	case err != nil && c.isClosed():
-		return left, ErrClosed
-	case err != nil && errors.Is(err, ctx.Err()):
+	case err == nil:
+		return left, r.notAcquired(nil)
+	case c.isClosed(), errors.Is(err, ctx.Err()):
 		return left, r.gaveUp(ctx)
-	case err != nil:
-		return left, err
 	}
-	return left, r.notAcquired(nil)
+	return left, err
 }
 
 // obtain makes the first attempt of a call that waits. It returns a waiter if r has to wait: then r is no longer used.
