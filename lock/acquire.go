@@ -298,9 +298,10 @@ func (r *request) lostBefore(l *Lease, g grant) []*Lease {
 	case r.state == nil || r.target.values != "" && g.values == "":
 		return nil
 	case r.target.values != "":
-		return r.client.table.otherLeases(&target{kind: l.target.kind, name: l.target.name, values: g.values}, r.state, l)
+		gained := hold{client: r.client, target: &target{kind: l.target.kind, name: l.target.name, values: g.values}, state: r.state}
+		return gained.otherLeases(l)
 	}
-	lost := slices.DeleteFunc(r.client.table.otherLeases(l.target, r.state, l), func(other *Lease) bool { return other.period == l.period })
+	lost := slices.DeleteFunc(l.otherLeases(l), func(other *Lease) bool { return other.period == l.period })
 	if g.count == 1 && r.target.kind.Suffix != "" { // no reader had the lock
 		lost = append(lost, r.twins()...)
 	}
@@ -313,7 +314,8 @@ func (r *request) twins() []*Lease {
 	if twin == nil {
 		return nil
 	}
-	return r.client.table.otherLeases(&target{kind: twin, name: r.target.name}, r.state, nil)
+	other := hold{client: r.client, target: &target{kind: twin, name: r.target.name}, state: r.state}
+	return other.otherLeases(nil)
 }
 
 // loseHolds ends the leases of r's Owner after a refusal: an Owner who had the lock would have got a further hold. Each value of a group
@@ -322,7 +324,7 @@ func (r *request) loseHolds() {
 	if r.state == nil || r.target.values != "" {
 		return
 	}
-	for _, lost := range append(r.client.table.otherLeases(r.target, r.state, nil), r.twins()...) {
+	for _, lost := range append(r.otherLeases(nil), r.twins()...) {
 		lost.revoke(Forced, nil)
 	}
 }

@@ -28,7 +28,7 @@ type group struct {
 // newWhole makes one lease of parts. The whole's next Err reports earlier losses of parts.
 func newWhole(quorum int, all bool, parts []*Lease, ended func(awaited bool), longest time.Duration) *Lease {
 	first := parts[0]
-	l := &Lease{client: first.client, target: first.target, owner: first.owner, renewed: first.renewed, limits: first.limits, grantedAt: first.client.now()}
+	l := &Lease{hold: hold{client: first.client, target: first.target, owner: first.owner}, renewed: first.renewed, limits: first.limits, grantedAt: first.client.now()}
 	l.group = &group{whole: l, quorum: quorum, all: all, parts: slices.Clone(parts), ended: ended, longest: longest}
 	for _, p := range parts {
 		p.whole.Store(l)

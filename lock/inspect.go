@@ -218,7 +218,7 @@ func (c *Client) ForceUnlockOwner(ctx context.Context, name, owner string) (bool
 // takeBack takes all holds of an owner back, as the undo of an acquire does. reads is the number of read holds.
 func (h *Handle) takeBack(ctx context.Context, owner string, reads int64) (resp.Value, error) {
 	c, t := h.client, &h.target
-	a := acquire{client: c, target: t, owner: owner, lease: c.cfg.Lease, latch: newLatch(t)}
+	a := acquire{hold: hold{client: c, target: t, owner: owner}, lease: c.cfg.Lease, latch: newLatch(t)}
 	return c.scripts.RunInTime(ctx, t.name, func(last int64) *remote.Call {
 		a.lastMoment = last
 		x := a.undoCall(nil, 0)

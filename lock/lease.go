@@ -19,12 +19,9 @@ import (
 // many goroutines may call them at once.
 type Lease struct {
 	// Constant.
-	client    *Client
-	target    *target
-	owner     string
-	state     *ownerState // state of the Owner passed by As; nil without an Owner
-	renewed   bool        // by the watchdog
-	standby   bool        // see Standby
+	hold
+	renewed   bool // by the watchdog
+	standby   bool // see Standby
 	limits    limits
 	grantedAt clock.Instant // the time of the grant
 	period    int64         // of the tally that counts this hold; 0 without an Owner
@@ -103,7 +100,7 @@ func (c contexts) end(cause error) {
 }
 
 func newLease(r *request, g grant) *Lease {
-	l := &Lease{client: r.client, target: r.target, owner: r.owner, state: r.state, renewed: r.renewed, token: g.token}
+	l := &Lease{hold: r.hold, renewed: r.renewed, token: g.token}
 	l.term, l.start = r.lease, g.start
 	l.limits, l.standby = r.limits, r.standby
 	l.course.Owned, l.course.Reused = r.state != nil, r.state != nil && !r.state.singleUse
@@ -124,9 +121,6 @@ func (l *Lease) Owner() string {
 	}
 	return l.owner
 }
-
-// own returns the Owner's record of the lock of l; nil without an Owner.
-func (l *Lease) own() *ownedLock { return l.state.lockOf(l.target.name) }
 
 func (l *Lease) age() time.Duration { return l.grantedAt.Elapsed(l.client.now()) }
 

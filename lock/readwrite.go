@@ -205,7 +205,7 @@ func (l *Lease) downgrade(ctx context.Context) (*Lease, error) {
 func (l *Lease) readRequest(turn *ownedLock) *request {
 	k := l.target.kind
 	read := newTarget(k.twin, l.target.name)
-	r := &request{acquire: acquire{client: l.client, target: &read, owner: strings.TrimSuffix(l.owner, k.Suffix), state: l.state, lease: l.term},
+	r := &request{acquire: acquire{hold: hold{l.client, &read, l.state, strings.TrimSuffix(l.owner, k.Suffix)}, lease: l.term},
 		renewed: l.renewed, limits: l.limits, turn: turn}
 	if l.limits.atMost > 0 {
 		r.limits.atMost = max(l.leftByAtMost(l.client.now()), MinLease)
@@ -226,7 +226,7 @@ func (l *Lease) askDowngrade(ctx context.Context, r *request) (v resp.Value, sta
 	var x *remote.Call
 	v, err = c.scripts.RunInTime(ctx, r.target.name, func(last int64) *remote.Call {
 		r.lastMoment = max(r.lastMoment, last)
-		args := r.target.lineArgs(c, []any{r.lease.Milliseconds(), r.owner, c.publishing(r.target), l.leaseOfOtherHolds(), last})
+		args := r.target.lineArgs(c, []any{r.lease.Milliseconds(), r.owner, c.publishing(r.target), l.leaseOfOthers(l), last})
 		x = &remote.Call{Script: k.Downgrade, Lock: r.target.remote(), Keys: r.own().keys(r.target, r.owner, r.latch), Args: args,
 			Doer: r.doer(ack), Apart: remote.Apart{MayRunUntil: r.turn.mayRun()}}
 		return x
@@ -248,7 +248,7 @@ func (l *Lease) askDowngrade(ctx context.Context, r *request) (v resp.Value, sta
 func (l *Lease) undoDowngrade(r *request, start clock.Instant, late bool, cause error) error {
 	l.own().endHold(l.target.storedKind(), false)
 	err := l.settle(fmt.Errorf("%w: %w", ErrUncertain, cause))
-	write := &acquire{client: l.client, target: l.target, lease: l.term, owner: l.owner, state: l.state, latch: newLatch(l.target)}
+	write := &acquire{hold: l.hold, lease: l.term, latch: newLatch(l.target)}
 	r.undoBoth(write, start, late)
 	return err
 }

@@ -214,7 +214,7 @@ func (l *Lease) confirmed(count int64) {
 		}
 	}
 	if count == 0 {
-		l.target.announceShorterLease(c, time.Until(l.serverEnd()), l.leaseOfOtherHolds(), kinds.ShorterMessage)
+		l.target.announceShorterLease(c, time.Until(l.serverEnd()), l.leaseOfOthers(l), kinds.ShorterMessage)
 	}
 }
 
@@ -228,7 +228,7 @@ func (l *Lease) lostToAnother() bool {
 	case lost == nil, (lost.Reason == HeldTooLong || lost.Reason == ClientClosed) && time.Now().Before(l.serverEnd()): // lost to the holder only
 		return false
 	}
-	return len(l.client.table.otherLeases(l.target, l.state, l)) > 0
+	return len(l.otherLeases(l)) > 0
 }
 
 // validReply reports whether count is a valid reply to a release: a waiting if the lock is free, or 0 if the owner has further holds.
@@ -256,7 +256,7 @@ func (l *Lease) recordEnd(partial bool) {
 // mayBeHeld reports whether the server may still have the hold. If not, a new period has begun, and a release would end a later hold. The
 // caller has the owner's turn.
 func (l *Lease) mayBeHeld() bool {
-	return l.state == nil || l.course.State() == course.Uncounted || l.own().tally(l.target.storedKind()).period == l.period
+	return l.state == nil || l.course.State() == course.Uncounted || l.tally().period == l.period
 }
 
 // notHeld returns the outcome of a release that found no hold: ErrNotHeld, with the loss if the client knows of a loss.

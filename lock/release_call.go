@@ -1,7 +1,6 @@
 package lock
 
 import (
-	"cmp"
 	"context"
 	"time"
 
@@ -36,11 +35,15 @@ func (l *Lease) finishLatch(released bool) {
 func (l *Lease) runRelease(ctx context.Context) (resp.Value, error) {
 	v, err := l.sendRelease(ctx)
 	if count, bad := v.Int(); err == nil && bad == nil && count > 0 {
-		reply, server := waiting(count), l.client.remote
-		if reply != visitorsWait && (server.Spread != nil || server.Failover != nil) { // such a server does not know all listeners
+		c, reply := l.client, waiting(count)
+		if reply != visitorsWait && (c.remote.Spread != nil || c.remote.Failover != nil) { // such a server does not know all listeners
 			reply = someoneWaits
 		}
-		l.client.table.noteElsewhere(l.target.awaitedAs(), reply)
+		c.table.mu.Lock()
+		defer c.table.mu.Unlock()
+		if e := c.table.entries[l.target.awaitedAs()]; e != nil {
+			e.elsewhere = reply
+		}
 	}
 	return v, err
 }
@@ -126,12 +129,12 @@ func (l *Lease) countedCall(way position, last int64) *remote.Call {
 	c, t := l.client, l.target
 	x := l.callOf(t.kind.Release)
 	x.Apart.MayRunUntil, x.Apart.ForTwoNodes = l.own().mayRun(), l.changeForTwoNodes
-	x.Apart.Owner, x.Apart.Holds = l.owner, l.own().tally(t.storedKind()).count
+	x.Apart.Owner, x.Apart.Holds = l.owner, l.tally().count
 	if !l.course.Reused && !l.course.MayRun() {
 		last = 0 // none is needed: the owner never holds the lock again, and this is the first request
 	}
 	repeat := l.course.MayRun() && l.state != nil
-	if x.Args = t.lineArgs(c, l.releaseArgs(t.keptByOwner(c, l.state, l), repeat, last)); t.line != "" {
+	if x.Args = t.lineArgs(c, l.releaseArgs(l.keptByOwner(l), repeat, last)); t.line != "" {
 		x.Args = append(x.Args, way.place, way.stand)
 	}
 	return x
@@ -147,10 +150,6 @@ func (l *Lease) callOf(release *script.Script) *remote.Call {
 	t := l.target
 	return &remote.Call{Script: release, Lock: t.remote(), Keys: l.own().keys(t, l.owner, l.course.Latch),
 		Apart: remote.Apart{OnSource: true, MayFree: true, Ran: &l.course.RanApart}}
-}
-
-func (l *Lease) leaseOfOtherHolds() int64 {
-	return l.client.table.leaseOfOtherHolds(l.target, l.state, l)
 }
 
 // changeForTwoNodes changes x, the release of l, while the keys are on two nodes:
@@ -172,15 +171,15 @@ func (l *Lease) changeForTwoNodes(ctx context.Context, x *remote.Call) bool {
 // extendOtherReads extends the leases of a reader's other holds, whose keys the script cannot use, to what the lock needs for them. It
 // reports whether one of them is still there.
 func (l *Lease) extendOtherReads(ctx context.Context) bool {
-	outer := l.leaseOfOtherHolds()
+	outer := l.leaseOfOthers(l)
 	if l.state == nil || outer <= 0 {
 		return true
 	}
 	alive := false
-	for _, key := range kinds.ReadLeases(l.target.name, l.owner, l.own().tally(l.target.storedKind()).count-1) {
+	for _, key := range kinds.ReadLeases(l.target.name, l.owner, l.tally().count-1) {
 		v, err := l.target.kind.RenewRead.Run(ctx, l.client.server, []string{key}, outer, readHold)
-		renewed, bad := renewalOutcome(v, 0)
-		if cmp.Or(err, bad) != nil {
+		renewed, err := renewalOutcome(v, err, 0)
+		if err != nil {
 			return false
 		}
 		alive = alive || renewed == 1
@@ -190,10 +189,10 @@ func (l *Lease) extendOtherReads(ctx context.Context) bool {
 
 // otherHolds returns the number of holds in the tally without the hold of l; 0 if no other lease is alive.
 func (l *Lease) otherHolds() int64 {
-	if l.leaseOfOtherHolds() == 0 {
+	if l.leaseOfOthers(l) == 0 {
 		return 0
 	}
-	count := l.own().tally(l.target.storedKind()).count
+	count := l.tally().count
 	if l.course.State() == course.Uncounted {
 		return count
 	}
@@ -202,5 +201,5 @@ func (l *Lease) otherHolds() int64 {
 
 // asAcquire returns the acquire that got l, for an undo in place of a release.
 func (l *Lease) asAcquire() acquire {
-	return acquire{client: l.client, target: l.target, lease: l.term, owner: l.owner, state: l.state}
+	return acquire{hold: l.hold, lease: l.term}
 }

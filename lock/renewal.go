@@ -1,9 +1,9 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"time"
 
@@ -159,17 +159,13 @@ func (r renewals) ask(ctx context.Context, leases []*Lease, ms int64) []answer {
 // mergeReaders leaves one lease in asked for all read holds of an Owner on a lock, and puts the others behind it in others. A request for
 // one of them names all holds of the Owner, so requests for all would take time in the square of their number.
 func mergeReaders(leases []*Lease) (asked []*Lease, others map[*Lease][]*Lease) {
-	shared := func(l *Lease) bool { return l.state != nil && l.target.kind.isRead() }
-	if !slices.ContainsFunc(leases, shared) {
-		return leases, nil
-	}
 	type reader struct{ name, owner string }
 	first := make(map[reader]*Lease)
 	others = make(map[*Lease][]*Lease)
 	for _, l := range leases {
 		of := reader{l.target.name, l.owner}
 		switch one := first[of]; {
-		case !shared(l):
+		case l.state == nil || !l.target.kind.isRead():
 			asked = append(asked, l)
 		case one == nil:
 			first[of] = l
@@ -273,33 +269,19 @@ func (r renewals) askKey(ctx context.Context, l *Lease, renew *script.Script, ke
 
 // run sends calls. calls[i] renews the leases of batches[i].
 func (r renewals) run(ctx context.Context, batches [][]*Lease, calls []script.Call, ms int64) []answer {
-	server, unacked := conn.Doer(r.client.server), error(nil)
-	var ack *remote.Acked
+	var replies []resp.Value
+	var err, unacked, failure error // err may have replies to some of the calls; failure is of all
 	if r.client.replicas.On() && ms != checkOnly && len(batches) > 0 {
-		var err error
-		first := batches[0][0]
-		if ack, err = r.client.replicas.New(ctx, remote.Hold{Name: first.target.name, Kind: first.Kind(), Owner: first.Owner()}, time.Time{}); err != nil {
-			return unanswered(batches, notReplicated(err, r.client.log))
-		}
-		server = ack
-	}
-	replies, err := script.RunBatch(remote.Dividing(ctx), server, calls)
-	switch {
-	case ack == nil:
-	case err != nil:
-		return unanswered(batches, err)
-	default:
-		_, unacked = ack.Confirm(remote.Patient(ctx))
-		unacked = notReplicated(unacked, r.client.log)
+		replies, unacked, failure = r.runAcked(ctx, batches[0][0], calls)
+	} else {
+		replies, err = script.RunBatch(remote.Dividing(ctx), r.client.server, calls)
 	}
 	var answers []answer
 	for i, batch := range batches {
+		reply, failed := script.Outcome(replies, err, i)
 		for j, l := range batch {
 			a := answer{Lease: l}
-			reply, failed := script.Outcome(replies, err, i)
-			if a.Err = failed; failed == nil {
-				a.Outcome, a.Err = renewalOutcome(reply, j)
-			}
+			a.Outcome, a.Err = renewalOutcome(reply, cmp.Or(failure, failed), j)
 			if a.Err == nil && a.Outcome == 1 {
 				a.Err = unacked
 			}
@@ -309,13 +291,18 @@ func (r renewals) run(ctx context.Context, batches [][]*Lease, calls []script.Ca
 	return answers
 }
 
-func unanswered(batches [][]*Lease, err error) (answers []answer) {
-	for _, batch := range batches {
-		for _, l := range batch {
-			answers = append(answers, answer{Lease: l, Err: err})
-		}
+// runAcked sends calls, of which first is a lease. unacked is why too few replicas have acknowledged them.
+func (r renewals) runAcked(ctx context.Context, first *Lease, calls []script.Call) (replies []resp.Value, unacked, err error) {
+	c := r.client
+	ack, err := c.replicas.New(ctx, remote.Hold{Name: first.target.name, Kind: first.Kind(), Owner: first.Owner()}, time.Time{})
+	if err != nil {
+		return nil, nil, notReplicated(err, c.log)
 	}
-	return answers
+	if replies, err = script.RunBatch(remote.Dividing(ctx), ack, calls); err != nil {
+		return nil, nil, err
+	}
+	_, unacked = ack.Confirm(remote.Patient(ctx))
+	return replies, notReplicated(unacked, c.log), nil
 }
 
 // batches divides leases into batches, each renewable by a single call: of one script and one slot.
@@ -379,16 +366,16 @@ func (l *Lease) readLeases() []string {
 	}
 	holds := int64(1)
 	if l.state != nil {
-		holds = max(holds, l.own().tally(l.target.storedKind()).maxCount)
+		holds = max(holds, l.tally().maxCount)
 	}
 	return kinds.ReadLeases(l.target.name, l.owner, holds)
 }
 
 var errRenewal = errors.New("lock: unexpected reply to renewal")
 
-// renewalOutcome returns the script's result for its i-th lock: 1 renewed, 0 gone, -1 held by another owner.
-func renewalOutcome(reply resp.Value, i int) (int64, error) {
-	if err := reply.Err(); err != nil {
+// renewalOutcome returns the script's result for its i-th lock: 1 renewed, 0 gone, -1 held by another owner. err is that of the script.
+func renewalOutcome(reply resp.Value, err error, i int) (int64, error) {
+	if err = cmp.Or(err, reply.Err()); err != nil {
 		return 0, err
 	}
 	if i >= reply.Len() {

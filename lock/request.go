@@ -19,10 +19,7 @@ import (
 
 // acquire has what the scripts of an acquire, of its undo, and of a hand-over to its caller need to know.
 type acquire struct {
-	client  *Client
-	target  *target
-	state   *ownerState // of the Owner passed by As, or made for a single call in the server's queue; nil without an Owner
-	owner   string
+	hold
 	lease   time.Duration
 	permits int  // the number of permits, for a kind with permits
 	setup   bool // waits for the setup of permits
@@ -78,7 +75,7 @@ func (d *denial) learnFrom(line *entry) {
 }
 
 func (r *request) fill(c *Client, t *target, opts []Option) error {
-	*r = request{acquire: acquire{client: c, target: t, lease: c.cfg.Lease}, renewed: true, limits: c.cfg.limits()}
+	*r = request{acquire: acquire{hold: hold{client: c, target: t}, lease: c.cfg.Lease}, renewed: true, limits: c.cfg.limits()}
 	for _, o := range opts {
 		if err := o.check(t.kind); err != nil {
 			return err
@@ -128,9 +125,6 @@ func (a *acquire) newOwner() string {
 	}
 	return id + k.Suffix
 }
-
-// own returns the Owner's record of the lock of a; nil without an Owner.
-func (a *acquire) own() *ownedLock { return a.state.lockOf(a.target.name) }
 
 // announces reports whether a wait is announced to the server.
 func (a *acquire) announces() bool { return a.target.kind.announces && a.client.cfg.PreferWriters }
@@ -191,7 +185,7 @@ func (a *acquire) wish() wish {
 		tokenLife:     c.cfg.TokenLife,
 	}
 	if t.kind.Token != nil {
-		w.token = a.own().tally(t.storedKind()).token
+		w.token = a.tally().token
 	}
 	if t.kind.queued {
 		w.wait, w.inQueue = a.queueWait(), a.inQueue()

@@ -174,22 +174,46 @@ func (b *table) holdsOf(key entryKey, owner string, except *Lease) []*Lease {
 // holds reports whether owner has holds of a lock.
 func (b *table) holds(key entryKey, owner string) bool { return len(b.holdsOf(key, owner, nil)) > 0 }
 
-// otherLeases returns the leases of state's owner on t, or on values of t, without except.
-func (b *table) otherLeases(t *target, state *ownerState, except *Lease) []*Lease {
-	return slices.DeleteFunc(b.holdsOf(t.heldAs(), "", except), func(l *Lease) bool { return l.state != state || !t.overlaps(l.target) })
+// hold is a hold of a lock: one that is wanted, had, or taken back.
+type hold struct {
+	client *Client
+	target *target
+	state  *ownerState // of the Owner passed by As, or made for a single call in the server's queue; nil without an Owner
+	owner  string
 }
 
-// leaseOfOtherHolds returns the lease in ms that the lock needs after the end of a hold of state's owner: the longest of
-// the owner's leases without except; 0 for none.
-func (b *table) leaseOfOtherHolds(t *target, state *ownerState, except *Lease) int64 {
-	if state == nil {
+// own returns the Owner's record of the lock; nil without an Owner.
+func (h *hold) own() *ownedLock { return h.state.lockOf(h.target.name) }
+
+// tally returns the Owner's record of the holds; the zero tally without an Owner.
+func (h *hold) tally() tally { return h.own().tally(h.target.storedKind()) }
+
+// otherLeases returns the leases of the Owner on the lock, or on its values, without except.
+func (h *hold) otherLeases(except *Lease) []*Lease {
+	return slices.DeleteFunc(h.client.table.holdsOf(h.target.heldAs(), "", except), func(l *Lease) bool {
+		return l.state != h.state || !h.target.overlaps(l.target)
+	})
+}
+
+// leaseOfOthers returns the lease in ms that the lock needs after the end of the hold: the longest of the Owner's leases without except; 0
+// for none.
+func (h *hold) leaseOfOthers(except *Lease) int64 {
+	if h.state == nil {
 		return 0
 	}
 	var longest time.Duration
-	for _, l := range b.otherLeases(t, state, except) {
+	for _, l := range h.otherLeases(except) {
 		longest = max(longest, l.neededFor())
 	}
 	return inMilliseconds(longest)
+}
+
+// keptByOwner returns the first argument of release and undo: what the lock needs for the Owner's leases without except.
+func (h *hold) keptByOwner(except *Lease) any {
+	if h.target.values != "" && h.state != nil {
+		return h.target.keptValues(h.otherLeases(except))
+	}
+	return h.leaseOfOthers(except)
 }
 
 // inMilliseconds rounds d up.

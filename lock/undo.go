@@ -104,8 +104,8 @@ func (u *undo) Call() *remote.Call {
 	}
 	u.latch = u.latches.Latch
 	before := int64(0)
-	if c.table.leaseOfOtherHolds(t, u.state, nil) > 0 {
-		before = u.own().tally(t.storedKind()).count
+	if u.leaseOfOthers(nil) > 0 {
+		before = u.tally().count
 	}
 	u.lastMoment = max(u.lastMoment, c.clocks.LastMoment(t.name)) // the latch outlasts earlier requests
 	return u.undoCall(nil, before)
@@ -114,22 +114,14 @@ func (u *undo) Call() *remote.Call {
 // undoCall returns the call that sets the owner's hold count to before at most, and the lock's lease to that of its leases without except.
 func (a *acquire) undoCall(except *Lease, before int64) *remote.Call {
 	c, t := a.client, a.target
-	args := a.args(t.keptByOwner(c, a.state, except), a.owner, c.publishing(t), before, a.lastMoment)
+	args := a.args(a.keptByOwner(except), a.owner, c.publishing(t), before, a.lastMoment)
 	return &remote.Call{Script: t.kind.Undo, Lock: t.remote(), Keys: a.own().keys(t, a.owner, a.latch), Args: t.lineArgs(c, args),
 		Apart: remote.Apart{OnSource: !t.kind.unowned, MayFree: true, MayRunUntil: a.own().mayRun()}}
 }
 
-// keptByOwner returns the first argument of release and undo: what the lock needs for the Owner's leases without except.
-func (t *target) keptByOwner(c *Client, state *ownerState, except *Lease) any {
-	if t.values != "" && state != nil {
-		return t.keptValues(c.table.otherLeases(t, state, except))
-	}
-	return c.table.leaseOfOtherHolds(t, state, except)
-}
-
 func (u *undo) Answered(_ resp.Value, again bool) (done bool, result error) {
 	if u.state != nil {
-		u.target.announceShorterLease(u.client, u.lease, u.client.table.leaseOfOtherHolds(u.target, u.state, nil), kinds.ShorterMessage)
+		u.target.announceShorterLease(u.client, u.lease, u.leaseOfOthers(nil), kinds.ShorterMessage)
 	}
 	if !u.latches.Arrives && !again { // otherwise the latch expires by itself
 		u.client.cleanup.DeleteLatch(u.target.name, u.latch)
