@@ -39,8 +39,6 @@ func (w *Watchdog[L]) answerAlarm(at time.Time) {
 	a.last = at
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.alarmed = time.Now() // after the alarm: at may be before
-	w.renewAllAt = w.alarmed
 	w.renewAllLocked(at)
 	for _, r := range w.endings {
 		w.checkLocked(r, at)
@@ -124,12 +122,4 @@ func (w *Watchdog[L]) listen() {
 	if a.candidate = held; held != nil {
 		a.unused = false
 	}
-}
-
-// events returns the events for the loop; nil without a subscription.
-func (a *alarms[L]) events() <-chan pubsub.Event {
-	if a.listening == nil {
-		return nil
-	}
-	return a.listening.Events()
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/lock/internal/clock"
+	"github.com/lockwire/lockwire/pubsub"
 )
 
 const (
@@ -34,7 +35,10 @@ func (w *Watchdog[L]) loop(last clock.Instant) {
 		w.mu.Lock()
 		timer.Reset(time.Until(w.wake))
 		w.mu.Unlock()
-		news := w.alarms.events()
+		var news <-chan pubsub.Event
+		if w.alarms.listening != nil {
+			news = w.alarms.listening.Events()
+		}
 		select {
 		case <-w.signal:
 			if !w.alarms.raised.Load() {
@@ -57,7 +61,7 @@ func (w *Watchdog[L]) loop(last clock.Instant) {
 		}
 		at := w.cfg.Now()
 		if gap := last.Asleep(at) - at.Time.Sub(last.Time); gap > clockGap || gap < -clockGap {
-			w.clockJumped()
+			w.clockJumped(at.Time)
 		}
 		last = at
 		w.answerAlarm(at.Time)
@@ -146,12 +150,10 @@ func (w *Watchdog[L]) plan() {
 
 // clockJumped makes every watched lease check its end, and makes all renewals due at once, also of leases being asked for, because
 // the remaining times of the leases are no longer known.
-func (w *Watchdog[L]) clockJumped() {
+func (w *Watchdog[L]) clockJumped(at time.Time) {
 	w.mu.Lock()
 	leases := slices.Collect(maps.Keys(w.watched))
-	w.alarmed = time.Now()
-	w.renewAllAt = w.alarmed
-	w.renewAllLocked(w.alarmed)
+	w.renewAllLocked(at)
 	w.mu.Unlock()
 	for _, l := range leases {
 		w.cfg.Leases.Err(l)

@@ -107,9 +107,11 @@ func (w *Watchdog[L]) pushLocked(r *Record[L], due time.Time) {
 	w.wakeLocked(due)
 }
 
-// renewAllLocked makes all renewals due, for the loop, which then takes them. Their order in the heap stays. Leases whose locks are on another
-// server by now go there: the old one may hang.
+// renewAllLocked makes all renewals due at the time at of an alarm or a jump of the clocks, for the loop, which then takes them. Their order in the
+// heap stays. Leases whose locks are on another server by now go there: the old one may hang.
 func (w *Watchdog[L]) renewAllLocked(at time.Time) {
+	w.alarmed = time.Now() // at may be before
+	w.renewAllAt = w.alarmed
 	var moved []*Record[L]
 	for _, s := range w.servers {
 		for _, r := range s.renewals {
