@@ -205,8 +205,7 @@ func (r *request) acking(ctx context.Context) (*remote.Acked, error) {
 		return nil, nil
 	}
 	leaves, _ := ctx.Deadline()
-	ack, err := c.replicas.New(ctx, remote.Hold{Name: r.target.name, Kind: r.target.kind.Name, Owner: r.owner}, leaves)
-	return ack, notReplicated(err, c.log)
+	return c.replicas.New(ctx, remote.Hold{Name: r.target.name, Kind: r.target.kind.Name, Owner: r.owner}, leaves)
 }
 
 // acknowledged returns an error if too few replicas have the grant. ack may be nil.
@@ -219,7 +218,7 @@ func (r *request) acknowledged(ctx context.Context, ack *remote.Acked) error {
 		r.client.counters.unacknowledged.Add(1)
 		r.traced.note(func(end *AcquireEnd) { end.Unacknowledged = true })
 	}
-	return notReplicated(err, r.client.log)
+	return err
 }
 
 // accept makes r.got of the grant g. It undoes a grant that too few replicas have acknowledged, that has expired on the way, or that

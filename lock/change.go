@@ -75,7 +75,7 @@ func (h *Handle) makeChange(ctx context.Context, operation string, givesBack boo
 	c, t := h.client, &h.target
 	var done context.CancelFunc
 	if givesBack {
-		ctx, done = c.bounds.Context(ctx, bounds.Max)
+		ctx, done = c.bounds.Context(ctx, bounds.Max, false)
 	} else {
 		ctx, done = context.WithTimeout(ctx, bounds.Max)
 	}

@@ -73,7 +73,7 @@ type Client struct {
 	changes    bounds.Calls       // changes that are under way
 	timers     sync.WaitGroup     // armed deadline timers of leases
 	waiters    sync.WaitGroup     // calls that wait, or may be in a queue on the server; entered under table.mu unless closed
-	tasks      sync.WaitGroup     // goroutines that acquire or release the parts of a lease; their releases have a bounds.TaskContext
+	tasks      sync.WaitGroup     // goroutines that acquire or release the parts of a lease; see bounds.Context
 }
 
 // ID returns the client's identity in the names of its owners: a random UUID, as for Redisson's clients.

@@ -80,7 +80,7 @@ func (c *Client) initRemote() {
 	c.channels = remote.NewChannels(s, c.nature.publish(c.cfg.Publish), func(fn func(context.Context)) bool {
 		return c.background(func() { fn(c.life) })
 	})
-	c.replicas = remote.NewReplicas(s, c.nature.acks(c.cfg.Acks, c.cfg.AckTimeout))
+	c.replicas = remote.NewReplicas(s, c.nature.acks(c.cfg.Acks, c.cfg.AckTimeout, c.log))
 	c.clocks = remote.NewClocks(s)
 	c.identity = remote.NewIdentity(s, c.now)
 	c.scripts = remote.NewRunner(s, c.clocks, c.channels, c.now)

@@ -176,14 +176,6 @@ type NotReplicatedError struct {
 	log *logs.Log // what stands for Name in the text; nil for the name
 }
 
-// notReplicated converts the error of an Acked for callers of this package.
-func notReplicated(err error, log *logs.Log) error {
-	if s, ok := err.(*remote.Shortage); ok {
-		return &NotReplicatedError{Name: s.Name, Server: s.Server, Needed: s.Needed, Acked: s.Acked, Within: s.Within, Err: s.Err, log: log}
-	}
-	return err
-}
-
 // Error names the counts, the time, the lock, the server if known, and Err.
 func (e *NotReplicatedError) Error() string {
 	text := fmt.Sprintf("%v: %d of %d within %v, of %s", ErrNotReplicated, e.Acked, e.Needed, e.Within, shown(e.Name, e.log))

@@ -173,20 +173,19 @@ func (w *waiter) planAfterGrant() {
 // planAfterFailure sets the next look after an attempt, begun at began, that failed with err. It reports whether attempts have failed for as
 // long as Config.Lease, so that Lock gives up.
 func (w *waiter) planAfterFailure(began time.Time, err error) (tooLong bool) {
-	h, at, patience := w.head, time.Now(), w.client.cfg.Lease
+	h, at := w.head, time.Now()
 	switch {
 	case errors.Is(err, ErrNotReplicated): // the server has answered; ctx limits the wait for replicas
 		h.Unreplicated(at)
-		return false
 	case errors.Is(err, resp.ErrTryAgain): // the server has answered; the keys are together again after the migration
 		h.Failed(at)
-		return false
 	case errors.Is(err, ErrLost): // the server answered too late for the lease of w: counted per request
 		h.Failed(at)
-		return w.expiredForLong(at)
+		tooLong = w.expiredForLong(at)
+	default:
+		h.Unanswered(at, began, err)
+		_, tooLong = h.Hopeless(at, w.since, w.client.cfg.Lease)
 	}
-	h.Unanswered(at, began, err)
-	_, tooLong = h.Hopeless(at, w.since, patience)
 	return tooLong
 }
 

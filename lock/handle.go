@@ -244,13 +244,13 @@ func (c *Client) announceBehind(name, kind string, unsure bool) {
 		c.warnUntold(name, kind, c.publishForced(ctx, name))
 	}
 	if c.background(func() {
-		announce(c.bounds.TaskContext(context.Background(), bounds.Max))
+		announce(c.bounds.Context(context.Background(), bounds.Max, true))
 		if unsure {
 			_ = c.sleep(c.life, remote.Arrival)
-			announce(c.bounds.TaskContext(context.Background(), bounds.Max))
+			announce(c.bounds.Context(context.Background(), bounds.Max, true))
 		}
 	}) {
 		return
 	}
-	announce(c.bounds.Context(context.Background(), bounds.Min))
+	announce(c.bounds.Context(context.Background(), bounds.Min, false))
 }

@@ -104,18 +104,6 @@ func (r *request) notePlace(p position, start clock.Instant, granted bool, err e
 	}
 }
 
-// leavePlaceLocked takes the place of a line without waiters. A lease just acquired by the last waiter keeps the place for its
-// release to leave it; otherwise leavePlaceLocked returns the place, for the caller to leave.
-func (e *entry) leavePlaceLocked(got *Lease) (left any) {
-	place := e.place
-	e.place = nil
-	if got == nil || place == nil || got.target.kind.isRead() { // the turn of readers ends with their wait
-		return place
-	}
-	got.place = place
-	return nil
-}
-
 // releasePosition returns the position for the release of l: the place that l has to leave or, so that other processes come first, the place
 // of this process's waiters, which moves to the end of the line.
 func (l *Lease) releasePosition() position {

@@ -65,13 +65,7 @@ func (l *Lease) unlock(ctx context.Context, task bool) error {
 	if lost == nil {
 		l.warnHeld()
 	}
-	most := min(max(left, bounds.Min), bounds.Max)
-	var done func()
-	if task {
-		ctx, done = l.client.bounds.TaskContext(ctx, most)
-	} else {
-		ctx, done = l.client.bounds.Context(ctx, most)
-	}
+	ctx, done := l.client.bounds.Context(ctx, min(max(left, bounds.Min), bounds.Max), task)
 	defer done()
 	if l.repeats != nil {
 		return l.awaitRepeats(ctx)
@@ -210,7 +204,7 @@ func (l *Lease) confirmed(count int64) {
 	if l.limits.atLeast == 0 {
 		l.place = nil                                     // the server has ended it
 		if c.remote.Failover != nil && !l.course.Reused { // a replica that takes over may not know of the release
-			c.cleanup.Keep(&undone{l.asAcquire(), l.serverEnd()})
+			c.cleanup.Keep(&undone{acquire{hold: l.hold, lease: l.term}, l.serverEnd()})
 		}
 	}
 	if count == 0 {
@@ -342,8 +336,7 @@ func (p *repeat) Call() *remote.Call {
 	if !l.ask() {
 		return l.releaseCall(last)
 	}
-	a := l.asAcquire()
-	a.latch, a.lastMoment = l.course.Latch, last
+	a := acquire{hold: l.hold, lease: l.term, latch: l.course.Latch, lastMoment: last}
 	return a.undoCall(l, l.otherHolds())
 }
 

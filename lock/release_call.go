@@ -198,8 +198,3 @@ func (l *Lease) otherHolds() int64 {
 	}
 	return count - 1
 }
-
-// asAcquire returns the acquire that got l, for an undo in place of a release.
-func (l *Lease) asAcquire() acquire {
-	return acquire{hold: l.hold, lease: l.term}
-}

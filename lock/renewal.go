@@ -296,13 +296,13 @@ func (r renewals) runAcked(ctx context.Context, first *Lease, calls []script.Cal
 	c := r.client
 	ack, err := c.replicas.New(ctx, remote.Hold{Name: first.target.name, Kind: first.Kind(), Owner: first.Owner()}, time.Time{})
 	if err != nil {
-		return nil, nil, notReplicated(err, c.log)
+		return nil, nil, err
 	}
 	if replies, err = script.RunBatch(remote.Dividing(ctx), ack, calls); err != nil {
 		return nil, nil, err
 	}
 	_, unacked = ack.Confirm(remote.Patient(ctx))
-	return replies, notReplicated(unacked, c.log), nil
+	return replies, unacked, nil
 }
 
 // batches divides leases into batches, each renewable by a single call: of one script and one slot.

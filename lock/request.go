@@ -136,17 +136,17 @@ func (r *request) endTurn() {
 }
 
 func (r *request) checkLimits() error {
-	c := r.client
 	if r.target.kind.unowned {
 		return nil
 	}
 	if r.limits.atLeast != 0 && r.state != nil {
 		return invalidf("AtLeast with an Owner, who could take the lock again")
 	}
+	every := time.Duration(0)
 	if r.renewed {
-		return r.limits.check(r.lease, c.cfg.RenewEvery)
+		every = r.client.cfg.RenewEvery
 	}
-	return r.limits.check(r.lease, 0)
+	return r.limits.check(r.lease, every)
 }
 
 // keys appends the KEYS of acquire to dst, which is empty.

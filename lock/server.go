@@ -183,12 +183,15 @@ const (
 )
 
 // acks returns what an Acks demands of the replicas of a server.
-func (n *nature) acks(a Acks, timeout time.Duration) remote.Acks {
+func (n *nature) acks(a Acks, timeout time.Duration, log *logs.Log) remote.Acks {
 	of := func(replicas int) int { return replicas }
 	if a == AcksMajority {
 		of = func(replicas int) int { return (replicas + 1) / 2 }
 	}
-	return remote.Acks{Off: a == AcksOff || a == AcksAuto && n.failover == nil, Exact: max(0, int(a)), Of: of, Timeout: timeout}
+	return remote.Acks{Off: a == AcksOff || a == AcksAuto && n.failover == nil, Exact: max(0, int(a)), Of: of, Timeout: timeout,
+		Shortage: func(s remote.Shortage) error {
+			return &NotReplicatedError{Name: s.Name, Server: s.Server, Needed: s.Needed, Acked: s.Acked, Within: s.Within, Err: s.Err, log: log}
+		}}
 }
 
 // introduce adds the client's title to the names of its Server's connections, if the Server has names, until stop is

@@ -18,7 +18,7 @@ import (
 //
 //   - An entry of the table has a lease, a waiter, or an acquire without an answer, or the watch of its line is parked.
 //   - Of the waiters only the first one has front set, and it alone uses head. Without waiters head is zero.
-//   - A place belongs to waiters: the last to leave takes it along, see leavePlaceLocked.
+//   - A place belongs to waiters: the last to leave takes it along, see leave.
 type entry struct {
 	leases     []*Lease    // held
 	waiters    []*waiter   // the line

@@ -207,7 +207,10 @@ func (w *waiter) leave() {
 			c.table.parkLocked(w.target.awaitedAs(), events)
 		}
 		e.head = head{}
-		place = e.leavePlaceLocked(w.got)
+		place, e.place = e.place, nil
+		if w.got != nil && !w.target.kind.isRead() { // its release leaves the place; the turn of readers ends with their wait
+			w.got.place, place = place, nil
+		}
 		c.table.dropLocked(w.target.awaitedAs(), e)
 	}
 	c.table.mu.Unlock()

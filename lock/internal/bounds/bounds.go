@@ -43,9 +43,11 @@ func New() *Bounds {
 }
 
 // Context returns a context with the values of ctx that ends after at least half of most and at most most, or with Close. Call done
-// after the release.
-func (b *Bounds) Context(ctx context.Context, most time.Duration) (bound context.Context, done func()) {
+// after the release. The Client's Close waits for a task, so the context of a task ends in time for cleanup to repeat the release.
+func (b *Bounds) Context(ctx context.Context, most time.Duration, task bool) (bound context.Context, done func()) {
 	switch {
+	case task:
+		return until(ctx, b.tasks, most)
 	case !b.under.Enter(0): // a release after Close has its whole time
 		return until(ctx, context.Background(), most)
 	case most >= Max:
@@ -65,11 +67,6 @@ func (b *Bounds) end() context.Context {
 		b.shared, b.begin = remote.Dividing(ctx), now
 	}
 	return b.shared
-}
-
-// TaskContext is Context for a task, which the Client's Close waits for: the context ends in time for cleanup to repeat the release.
-func (b *Bounds) TaskContext(ctx context.Context, most time.Duration) (bound context.Context, done func()) {
-	return until(ctx, b.tasks, most)
 }
 
 // until returns a context with the values of ctx that ends after most, or with over.

@@ -22,7 +22,7 @@ func TestContext(t *testing.T) {
 				cancel()
 			}
 			began := time.Now()
-			ctx, done := b.Context(caller, most)
+			ctx, done := b.Context(caller, most, false)
 			if ctx.Err() != nil || ctx.Value(valueKey{}) != "kept" || ctx.Value(conn.NoTryAgain) != true {
 				t.Errorf("%v: Err() = %v, values %v and %v", most, ctx.Err(), ctx.Value(valueKey{}), ctx.Value(conn.NoTryAgain))
 			}
@@ -41,14 +41,14 @@ func TestContext(t *testing.T) {
 func TestCloseWaitsForReleases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := New()
-		ctx, done := b.Context(t.Context(), Max)
+		ctx, done := b.Context(t.Context(), Max, false)
 		began := time.Now()
 		time.AfterFunc(time.Minute, done)
 		b.Close(t.Context())
 		if took := time.Since(began); took != time.Minute || ctx.Err() == nil {
 			t.Errorf("Close took %v and left %v, want the time of the release, a minute", took, ctx.Err())
 		}
-		ctx, done = b.Context(t.Context(), Max)
+		ctx, done = b.Context(t.Context(), Max, false)
 		defer done()
 		began = time.Now()
 		<-ctx.Done()
@@ -61,7 +61,7 @@ func TestCloseWaitsForReleases(t *testing.T) {
 func TestCloseEndsReleases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := New()
-		ctx, done := b.Context(t.Context(), Max)
+		ctx, done := b.Context(t.Context(), Max, false)
 		defer done()
 		closing, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -80,7 +80,7 @@ func TestHurryTasks(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := New()
 			defer b.Close(t.Context())
-			task, done := b.TaskContext(t.Context(), Min)
+			task, done := b.Context(t.Context(), Min, true)
 			defer done()
 			ctx, cancel := context.WithTimeout(t.Context(), c.closing)
 			defer cancel()

@@ -47,7 +47,7 @@ type Acked struct {
 // Hold names a lock and its owner, for the log.
 type Hold struct{ Name, Kind, Owner string }
 
-// New returns an Acked for a request about h, and determines the required number of replicas. It returns a [*Shortage] if the
+// New returns an Acked for a request about h, and determines the required number of replicas. It returns a [Shortage] if the
 // server certainly has too few. leaves is the end of the caller's interest; zero if unknown. WAIT gets three quarters of the time that
 // ctx has left after New, if that is less than Acks.Timeout.
 func (r *Replicas) New(ctx context.Context, h Hold, leaves time.Time) (*Acked, error) {
@@ -213,7 +213,7 @@ func (s *Server) identityIn(reply resp.Value) (who string, err error) {
 	return reply.Text()
 }
 
-// Confirm returns nil if enough replicas have acknowledged the request, else a [*Shortage]. bare: the server has no
+// Confirm returns nil if enough replicas have acknowledged the request, else a [Shortage]. bare: the server has no
 // replica, so no acknowledgement was needed.
 func (d *Acked) Confirm(ctx context.Context) (bare bool, err error) {
 	need, err := d.required(ctx)
@@ -307,7 +307,7 @@ func (d *Acked) successionOfAnswerer(ctx context.Context, h headcount, since tim
 	return s, err
 }
 
-// Shortage is the error of a request that too few replicas have acknowledged.
+// Shortage tells that too few replicas have acknowledged a request.
 type Shortage struct {
 	Name          string // a key of the server
 	Server        string // the server's address, if known
@@ -316,17 +316,14 @@ type Shortage struct {
 	Err           error // why so many replicas were needed, or nil
 }
 
-// Error names the counts.
-func (s *Shortage) Error() string { return fmt.Sprintf("%d of %d replicas", s.Acked, s.Needed) }
-
 // shortage records a lack of acknowledgements and returns the error.
 func (d *Acked) shortage(need int, cause error) error {
 	d.r.mu.Lock()
 	d.r.recordOf(d.succession).lastFailed = true
 	d.r.mu.Unlock()
-	return &Shortage{
+	return d.r.acks.Shortage(Shortage{
 		Name: d.hold.Name, Server: d.succession.Addr, Needed: need, Acked: int(d.acked), Within: d.wait, Err: cause,
-	}
+	})
 }
 
 // recordAcked records enough acknowledgements. It logs a warning for a server without a replica, and the end of the condition.

@@ -26,6 +26,8 @@ type Acks struct {
 	Exact   int                    // the number; 0 if Of decides
 	Of      func(replicas int) int // the number for a server with so many replicas
 	Timeout time.Duration          // the wait for replicas
+
+	Shortage func(Shortage) error // the error of a request that too few replicas have acknowledged
 }
 
 // Replicas is a client's record of the servers' replicas. By the record a request knows how many acknowledgements to wait for, or that
