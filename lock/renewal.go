@@ -146,7 +146,12 @@ const (
 // If replicas acknowledge acquires, they also acknowledge renewals, all at once. An unacknowledged renewal is an error,
 // because the next master might end the lease before the holder does.
 func (r renewals) ask(ctx context.Context, leases []*Lease, ms int64) []answer {
-	asked, others := mergeReaders(leases)
+	var asked []*Lease
+	others := make(map[*Lease][]*Lease) // of each in asked
+	for _, same := range remote.Partition(leases, askedAs) {
+		asked = append(asked, same[0])
+		others[same[0]] = same[1:]
+	}
 	answers := r.askEach(ctx, asked, ms)
 	for _, a := range answers {
 		for _, l := range others[a.Lease] {
@@ -156,48 +161,44 @@ func (r renewals) ask(ctx context.Context, leases []*Lease, ms int64) []answer {
 	return answers
 }
 
-// mergeReaders leaves one lease in asked for all read holds of an Owner on a lock, and puts the others behind it in others. A request for
-// one of them names all holds of the Owner, so requests for all would take time in the square of their number.
-func mergeReaders(leases []*Lease) (asked []*Lease, others map[*Lease][]*Lease) {
-	type reader struct{ name, owner string }
-	first := make(map[reader]*Lease)
-	others = make(map[*Lease][]*Lease)
-	for _, l := range leases {
-		of := reader{l.target.name, l.owner}
-		switch one := first[of]; {
-		case l.state == nil || !l.target.kind.isRead():
-			asked = append(asked, l)
-		case one == nil:
-			first[of] = l
-			asked = append(asked, l)
-		default:
-			others[one] = append(others[one], l)
-		}
+// askedAs returns what leases with a common request have in common: the read holds of an Owner on a lock. A request for one of them names all,
+// so requests for all would take time in the square of their number.
+func askedAs(l *Lease) any {
+	if l.state != nil && l.target.kind.isRead() {
+		return [2]string{l.target.name, l.owner}
 	}
-	return asked, others
+	return l
 }
 
 // askEach is ask with a request for each lease.
 func (r renewals) askEach(ctx context.Context, leases []*Lease, ms int64) []answer {
 	batches := r.batches(leases)
 	answers := r.run(ctx, batches, renewCalls(batches, ms), ms)
-	var known []answer
-	var alone [][]*Lease
+	var refused []int // indexes in answers
+	i := 0
 	for _, batch := range batches {
 		for range batch {
-			a := answers[0]
-			answers = answers[1:]
-			if len(batch) == 1 || !remote.TryAgain(a.Err) {
-				known = append(known, a)
-				continue
+			if len(batch) > 1 && remote.TryAgain(answers[i].Err) {
+				refused = append(refused, i)
 			}
-			alone = append(alone, []*Lease{a.Lease})
+			i++
 		}
 	}
-	known = append(known, r.run(ctx, alone, renewCalls(alone, ms), ms)...)
-	r.askElsewhere(ctx, known, ms)
-	r.askReaderKeys(ctx, known, ms)
-	return known
+	r.askAgain(ctx, answers, refused, ms)
+	r.askElsewhere(ctx, answers, ms)
+	r.askReaderKeys(ctx, answers, ms)
+	return answers
+}
+
+// askAgain asks again for the leases of answers with the given indexes, with a call for each lease.
+func (r renewals) askAgain(ctx context.Context, answers []answer, indexes []int, ms int64) {
+	var batches [][]*Lease
+	for _, i := range indexes {
+		batches = append(batches, []*Lease{answers[i].Lease})
+	}
+	for j, a := range r.run(ctx, batches, renewCalls(batches, ms), ms) {
+		answers[indexes[j]] = a
+	}
 }
 
 // askElsewhere asks again, slot by slot, for leases that a server has redirected: a batch with WAIT follows no redirection of a part.
@@ -206,20 +207,14 @@ func (r renewals) askElsewhere(ctx context.Context, answers []answer, ms int64) 
 	if ctx.Value(conn.NoRepeat) == true {
 		return
 	}
-	var led []int // indexes in answers
+	var led []int
 	for i, a := range answers {
 		if remote.Asks(a.Err) || remote.Moved(a.Err) {
 			led = append(led, i)
 		}
 	}
 	for _, part := range remote.BySlot(r.client.remote, led, func(i int) string { return answers[i].Lease.Name() }) {
-		var batches [][]*Lease
-		for _, i := range part {
-			batches = append(batches, []*Lease{answers[i].Lease})
-		}
-		for j, a := range r.run(ctx, batches, renewCalls(batches, ms), ms) {
-			answers[part[j]] = a
-		}
+		r.askAgain(ctx, answers, part, ms)
 	}
 }
 
