@@ -55,7 +55,7 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	if err != nil {
 		return l.client.failed(l.target.name, err)
 	}
-	l.prolong(start, d)
+	l.countFrom(start, d)
 	return l.Err()
 }
 
@@ -110,18 +110,6 @@ func (l *Lease) askExtension(ctx context.Context, d time.Duration) (start clock.
 		}
 	}
 	return start, nil
-}
-
-// prolong moves the end of a held lease to d after start, unless it is later already.
-func (l *Lease) prolong(start clock.Instant, d time.Duration) {
-	l.lockNow()
-	defer l.mu.Unlock()
-	if l.phase != held {
-		return
-	}
-	if at := l.client.now(); validity(d)-start.Elapsed(at) > validity(l.term)-l.start.Elapsed(at) {
-		l.start, l.term, l.failure = start, d, nil
-	}
 }
 
 // extend is Extend of a lease with Members. A member that answers later than needed is extended all the same.

@@ -290,12 +290,14 @@ func (l *Lease) latestEnd() time.Time {
 	return l.serverEnd().Add(remote.Arrival)
 }
 
-// countFrom makes the lease count from start, when a successful renewal was requested. An ended lease stays ended.
-func (l *Lease) countFrom(start clock.Instant) {
+// countFrom makes the lease last for term from start, when the server was asked to extend it, unless it lasts longer already. An ended lease
+// stays ended.
+func (l *Lease) countFrom(start clock.Instant, term time.Duration) {
 	l.lockNow()
 	defer l.mu.Unlock()
-	if l.phase == held {
-		l.start, l.failure = start, nil
+	at := l.client.now()
+	if l.phase == held && validity(term)-start.Elapsed(at) >= validity(l.term)-l.start.Elapsed(at) {
+		l.start, l.term, l.failure = start, term, nil
 	}
 }
 
@@ -433,7 +435,7 @@ func (l *Lease) deadline() {
 // time is up, as after a stop of the process, end with its loss.
 func (l *Lease) ending() *LostError {
 	stop, left := l.limits.stopBefore, time.Until(l.ValidUntil())
-	stops := stop > 0 && left <= stop
+	stops := left <= stop
 	if l.group != nil {
 		stops = l.group.mustStopContexts()
 	}

@@ -295,7 +295,7 @@ func refresh(ctx context.Context, leases []*Lease) error {
 			case a.Outcome <= 0:
 				l.notRenewed(a.Outcome < 0)
 			default:
-				l.countFrom(start)
+				l.countFrom(start, l.term)
 			}
 			if err := a.Lease.Err(); err != nil {
 				return partly{err}

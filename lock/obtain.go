@@ -118,10 +118,7 @@ func (r *request) ready(ctx context.Context) error {
 		return r.gaveUp(ctx)
 	}
 	err := c.channels.Settle(ctx, r.target.remote())
-	for began := time.Now(); err != nil && r.waits && temporary(err) && time.Since(began) < c.cfg.Lease; {
-		if c.sleep(ctx, c.pace.PollMax) != nil {
-			break
-		}
+	for err != nil && r.waits && temporary(err) && time.Since(r.since) < c.cfg.Lease && c.sleep(ctx, c.pace.PollMax) == nil {
 		err = c.channels.Settle(ctx, r.target.remote())
 	}
 	if err != nil && (ctx.Err() != nil || c.isClosed()) {

@@ -226,9 +226,3 @@ func (l *ownedLock) tally(k *kind) (t tally) {
 	l.locked(func() { t = l.tallies[k] })
 	return t
 }
-
-// keys returns the KEYS of a script that takes or ends a hold of owner. Among the leases of a reader is one more than in the tally, for a
-// hold that the client does not know yet, or no longer.
-func (l *ownedLock) keys(t *target, owner, latch string) []string {
-	return t.ownerKeys(owner, l.tally(t.readKind()).maxCount+1, latch)
-}

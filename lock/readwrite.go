@@ -227,7 +227,7 @@ func (l *Lease) askDowngrade(ctx context.Context, r *request) (v resp.Value, sta
 	v, err = c.scripts.RunInTime(ctx, r.target.name, func(last int64) *remote.Call {
 		r.lastMoment = max(r.lastMoment, last)
 		args := r.target.lineArgs(c, []any{r.lease.Milliseconds(), r.owner, c.publishing(r.target), l.leaseOfOthers(l), last})
-		x = &remote.Call{Script: k.Downgrade, Lock: r.target.remote(), Keys: r.own().keys(r.target, r.owner, r.latch), Args: args,
+		x = &remote.Call{Script: k.Downgrade, Lock: r.target.remote(), Keys: r.ownerKeys(r.latch), Args: args,
 			Doer: r.doer(ack), Apart: remote.Apart{MayRunUntil: r.turn.mayRun()}}
 		return x
 	})

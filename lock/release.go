@@ -123,9 +123,9 @@ func (l *Lease) release(ctx context.Context) error {
 	for again := true; !l.ask(); again = false {
 		step, result := l.answered(l.giveBack(ctx))
 		if step.Settles() {
-			l.client.table.forget(l) // within the turn: a listed lease of a group counts as a hold
+			err = l.settle(result) // within the turn: a lease of a group in the table counts as a hold
 			turn.give()
-			return l.settle(result)
+			return err
 		}
 		if cause = result; step == course.RepeatLater || !again || ctx.Err() != nil {
 			break

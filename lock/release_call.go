@@ -148,7 +148,7 @@ func (l *Lease) releaseArgs(kept any, repeat bool, last int64) []any {
 // callOf returns a call of a script that releases l, without arguments.
 func (l *Lease) callOf(release *script.Script) *remote.Call {
 	t := l.target
-	return &remote.Call{Script: release, Lock: t.remote(), Keys: l.own().keys(t, l.owner, l.course.Latch),
+	return &remote.Call{Script: release, Lock: t.remote(), Keys: l.ownerKeys(l.course.Latch),
 		Apart: remote.Apart{OnSource: true, MayFree: true, Ran: &l.course.RanApart}}
 }
 

@@ -101,7 +101,7 @@ func (l *Lease) warnOfMany(err error, text string, args ...any) {
 
 // renewedAt records a successful renewal requested at start.
 func (l *Lease) renewedAt(start clock.Instant) {
-	l.countFrom(start)
+	l.countFrom(start, l.term)
 	l.warnHeld()
 }
 

@@ -153,7 +153,7 @@ func (r *request) checkLimits() error {
 func (a *acquire) keys(dst []string) []string {
 	switch t := a.target; {
 	case t.kind.Reads:
-		return a.own().keys(t, a.owner, a.latch)
+		return a.ownerKeys(a.latch)
 	case a.latch == "":
 		return t.appendInfoKeys(dst)
 	case t.kind.permits: // their grants call the next in the line

@@ -188,6 +188,12 @@ func (h *hold) own() *ownedLock { return h.state.lockOf(h.target.name) }
 // tally returns the Owner's record of the holds; the zero tally without an Owner.
 func (h *hold) tally() tally { return h.own().tally(h.target.storedKind()) }
 
+// ownerKeys returns the KEYS of a script that takes or ends the hold. Among the leases of a reader is one more than in the tally, for a hold that
+// the client does not know yet, or no longer.
+func (h *hold) ownerKeys(latch string) []string {
+	return h.target.ownerKeys(h.owner, h.own().tally(h.target.readKind()).maxCount+1, latch)
+}
+
 // otherLeases returns the leases of the Owner on the lock, or on its values, without except.
 func (h *hold) otherLeases(except *Lease) []*Lease {
 	return slices.DeleteFunc(h.client.table.holdsOf(h.target.heldAs(), "", except), func(l *Lease) bool {

@@ -115,7 +115,7 @@ func (u *undo) Call() *remote.Call {
 func (a *acquire) undoCall(except *Lease, before int64) *remote.Call {
 	c, t := a.client, a.target
 	args := a.args(a.keptByOwner(except), a.owner, c.publishing(t), before, a.lastMoment)
-	return &remote.Call{Script: t.kind.Undo, Lock: t.remote(), Keys: a.own().keys(t, a.owner, a.latch), Args: t.lineArgs(c, args),
+	return &remote.Call{Script: t.kind.Undo, Lock: t.remote(), Keys: a.ownerKeys(a.latch), Args: t.lineArgs(c, args),
 		Apart: remote.Apart{OnSource: !t.kind.unowned, MayFree: true, MayRunUntil: a.own().mayRun()}}
 }
 

@@ -225,9 +225,6 @@ func (w *waiter) leave() {
 
 // noteAnswer records for the waiters behind w, which is at the front, whether its last attempt had an answer.
 func (w *waiter) noteAnswer() {
-	if w.entry.failure == nil && w.why.failure == nil {
-		return // nobody else changes the record
-	}
 	w.client.table.mu.Lock()
 	defer w.client.table.mu.Unlock()
 	w.entry.failure = w.why.failure
