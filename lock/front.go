@@ -13,7 +13,7 @@ import (
 
 // prepare readies w for the front, and the head if w is the first waiter of its line.
 func (w *waiter) prepare() {
-	c, t, h := w.client, w.target, w.head
+	c, t, h := w.client, w.target, &w.entry.head
 	first := !h.Begun()
 	if first {
 		*h = head{Looks: looks.Begin(&c.pace), events: c.table.unpark(t.awaitedAs())}
@@ -47,12 +47,12 @@ func (t *target) watch(c *Client, wake chan<- struct{}, channels ...string) (*pu
 func (w *waiter) contend(ctx context.Context) (err error) {
 	w.planQuestions(time.Now())
 	for done := false; !done; {
-		wait := time.Until(w.head.At())
+		wait := time.Until(w.entry.head.At())
 		switch {
 		case wait <= 0 || w.claim.Delivered():
 			done, err = w.lookAtFront(ctx)
 		case w.askWhatIsDue(ctx): // the lock is free
-			w.head.Wake()
+			w.entry.head.Wake()
 		default:
 			done, err = w.sleep(ctx, wait)
 		}
@@ -70,9 +70,9 @@ func (w *waiter) sleep(ctx context.Context, wait time.Duration) (done bool, err 
 		if w.claim.Delivered() {
 			return w.inherit(), nil
 		}
-		w.head.noteEvents(w.client, w.target)
+		w.entry.head.noteEvents(w.client, w.target)
 	case <-w.shared:
-		w.head.Wake()
+		w.entry.head.Wake()
 	case <-w.timer.C:
 	case <-ctx.Done():
 		return true, w.stopWaiting(ctx)
@@ -84,7 +84,7 @@ func (w *waiter) sleep(ctx context.Context, wait time.Duration) (done bool, err 
 
 // lookAtFront is an attempt of the waiter at the front. It reports done at the end of the wait.
 func (w *waiter) lookAtFront(ctx context.Context) (done bool, err error) {
-	c, r, h := w.client, &w.request, w.head
+	c, r, h := w.client, &w.request, &w.entry.head
 	if w.endOffer(ctx) {
 		return true, nil
 	}
@@ -133,7 +133,7 @@ const mostAttempt = 100 * time.Millisecond
 // shortOfTime reports whether w, at the front with somebody behind, has less time left than an attempt takes. Such a waiter leaves the line:
 // otherwise, in a line too long for the deadlines of its callers, each would reach the front with too little time, and none would succeed.
 func (w *waiter) shortOfTime(now time.Time) bool {
-	if w.deadline.IsZero() || w.deadline.Sub(now) > w.head.took {
+	if w.deadline.IsZero() || w.deadline.Sub(now) > w.entry.head.took {
 		return false
 	}
 	w.client.table.mu.Lock()
@@ -167,13 +167,13 @@ func (h *head) noteEvents(c *Client, t *target) {
 // planAfterGrant sets the next look, of the waiter behind.
 func (w *waiter) planAfterGrant() {
 	more := w.target.kind.afterGrant != wakeNobody || w.announces() // the next waiter must announce itself
-	w.head.Acquired(time.Now(), w.lease, w.target.backoff, more)
+	w.entry.head.Acquired(time.Now(), w.lease, w.target.backoff, more)
 }
 
 // planAfterFailure sets the next look after an attempt, begun at began, that failed with err. It reports whether attempts have failed for as
 // long as Config.Lease, so that Lock gives up.
 func (w *waiter) planAfterFailure(began time.Time, err error) (tooLong bool) {
-	h, at := w.head, time.Now()
+	h, at := &w.entry.head, time.Now()
 	switch {
 	case errors.Is(err, ErrNotReplicated): // the server has answered; ctx limits the wait for replicas
 		h.Unreplicated(at)

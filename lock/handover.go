@@ -58,7 +58,7 @@ func (w *waiter) endOffer(ctx context.Context) (granted bool) {
 
 // inherit takes the outcome of a hand-over or relay, and reports whether w has got a lease. If not, w has a reason to look.
 func (w *waiter) inherit() (granted bool) {
-	r, h, p := &w.request, w.head, w.claim.Take()
+	r, h, p := &w.request, &w.entry.head, w.claim.Take()
 	switch {
 	case p.granted:
 		if p.owner != "" {

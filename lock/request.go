@@ -249,7 +249,6 @@ type waiter struct {
 
 	front atomic.Bool             // the waiter stands at the front
 	claim claim.Claim[handedOver] // the agreement with a releasing holder, who changes it too
-	head  *head                   // owned by the waiter at the front
 	timer *time.Timer             // for the next look; nil before the waiter is at the front
 
 	questions    questions // owned by the waiter at the front

@@ -20,7 +20,7 @@ func (r *request) newWaiter(ctx context.Context, left time.Duration, before watc
 	k := r.target.kind
 	if k.queued { // alone in a line that is in no table; enterQueue has counted the call
 		w.entry = &entry{waiters: []*waiter{w}, failure: w.why.failure}
-		w.head, w.inWaiters = &w.entry.head, true
+		w.inWaiters = true
 		w.front.Store(true)
 		return w
 	}
@@ -40,7 +40,7 @@ func (w *waiter) join() {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
 	e := c.table.entryLocked(w.target.awaitedAs())
-	w.entry, w.head = e, &e.head
+	w.entry = e
 	if w.inWaiters = !c.table.closed; w.inWaiters {
 		c.waiters.Add(1)
 	}
@@ -162,8 +162,8 @@ func (w *waiter) end(err *error) {
 	queued := w.target.kind.queued
 	if queued {
 		w.leaveQueue()
-		if w.head.events != nil {
-			w.head.events.Close()
+		if w.entry.head.events != nil {
+			w.entry.head.events.Close()
 		}
 	}
 	if *err != nil {
