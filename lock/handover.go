@@ -82,9 +82,8 @@ func (w *waiter) inherit() (granted bool) {
 	return granted
 }
 
-// claimNext claims the first waiter in line, if the lock of l may be handed over and the waiter's request suits; nil
-// otherwise.
-func (l *Lease) claimNext(suits func(next *request) bool) *waiter {
+// claimNext claims the first waiter in line, if l may be handed over, or relayed, to that waiter; nil otherwise.
+func (l *Lease) claimNext(relay bool) *waiter {
 	c := l.client
 	if !l.target.kind.passesOn() || l.state != nil || l.course.MayRun() || l.whole.Load() != nil || l.keepFor() > 0 {
 		return nil
@@ -96,7 +95,7 @@ func (l *Lease) claimNext(suits func(next *request) bool) *waiter {
 		return nil
 	}
 	first := e.waiters[0]
-	if !suits(&first.request) || !first.claim.Claim() {
+	if relay && !first.renewed || !first.claim.Claim() {
 		return nil
 	}
 	if first.claim.Over() { // the waiter is about to leave: hand over nothing
@@ -169,7 +168,7 @@ func (l *Lease) relay() bool {
 	if s := l.now(); !l.renewed || l.target.kind.Token != nil || s.lost != nil || s.failure != nil || s.renewal != nil {
 		return false
 	}
-	to := l.claimNext(func(next *request) bool { return next.renewed })
+	to := l.claimNext(true)
 	if to == nil {
 		return false
 	}

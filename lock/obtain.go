@@ -67,9 +67,7 @@ func (r *request) obtain(ctx context.Context) (w *waiter, err error) {
 	if err := r.ready(ctx); err != nil {
 		return nil, err
 	}
-	if deadline, ok := ctx.Deadline(); ok {
-		r.deadline = deadline
-	}
+	r.deadline, _ = ctx.Deadline()
 	if !r.target.kind.queued {
 		return r.obtainFirst(ctx, ctx)
 	}

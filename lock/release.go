@@ -139,7 +139,10 @@ func (l *Lease) release(ctx context.Context) error {
 
 // giveBack hands the lock over, or releases the lock.
 func (l *Lease) giveBack(ctx context.Context) (resp.Value, error) {
-	if next := l.claimNext(func(*request) bool { return l.target.kind.HandOver != nil && !l.client.replicas.On() }); next != nil {
+	if l.target.kind.HandOver == nil || l.client.replicas.On() {
+		return l.runRelease(ctx)
+	}
+	if next := l.claimNext(false); next != nil {
 		if v, err := l.handOver(ctx, next); err == nil || remote.Uncertain(err) {
 			l.notePassedOn(err == nil)
 			l.client.leavePlace(l.target, l.place) // the script does not end it, and the waiter has its own

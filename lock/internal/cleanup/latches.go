@@ -98,8 +98,7 @@ func (u *Cleanup) sweepLocked(all bool) {
 	if len(u.spares) == 0 {
 		u.spares = nil // frees a possibly large map
 	}
-	kept := u.cfg.Sweep(all)
-	u.sweeps = kept || len(u.spares) > 0
+	u.sweeps = u.cfg.Sweep(all) || len(u.spares) > 0
 }
 
 // dueLatches returns the latches to delete now.
