@@ -31,7 +31,7 @@ func (r *request) mustWait() (before watchMark, must bool) {
 	if r.state != nil && (holders.heldBy(r.state) || k.twin != nil && c.table.entries[entryKey{k.twin, r.target.name}].heldBy(r.state)) {
 		return watchMark{}, false
 	}
-	awaited, held := line != nil && len(line.waiters) > 0, holders != nil && len(holders.leases) > 0
+	awaited, held := line != nil && line.waiters.Len() > 0, holders != nil && len(holders.leases) > 0
 	if taken := held && r.target.exclusive(); awaited || taken {
 		if taken {
 			r.why.refuse()

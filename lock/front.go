@@ -138,7 +138,7 @@ func (w *waiter) shortOfTime(now time.Time) bool {
 	}
 	w.client.table.mu.Lock()
 	defer w.client.table.mu.Unlock()
-	return len(w.entry.waiters) > 1
+	return w.entry.waiters.Len() > 1
 }
 
 // sitOut leaves the line to the waiters behind w, and waits for the deadline of w. Nobody in the line claims w.

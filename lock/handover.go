@@ -23,7 +23,7 @@ func (e *entry) maxHandOversLocked(most int) int {
 	case nobodyWaits, nobodyListens:
 		return math.MaxInt
 	case visitorsWait:
-		return min(len(e.waiters), most)
+		return min(e.waiters.Len(), most)
 	}
 	return most
 }
@@ -91,10 +91,10 @@ func (l *Lease) claimNext(relay bool) *waiter {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
 	e := c.table.entries[l.target.awaitedAs()]
-	if e == nil || len(e.waiters) == 0 || !l.series.MayGoOn(e.maxHandOversLocked(c.cfg.HandOvers), c.cfg.HandOverFor, l.term) {
+	if e == nil || e.waiters.Len() == 0 || !l.series.MayGoOn(e.maxHandOversLocked(c.cfg.HandOvers), c.cfg.HandOverFor, l.term) {
 		return nil
 	}
-	first := e.waiters[0]
+	first := e.firstLocked()
 	if relay && !first.renewed || !first.claim.Claim() {
 		return nil
 	}

@@ -32,6 +32,8 @@ type Lease struct {
 
 	whole atomic.Pointer[Lease] // the lease with Members that contains this lease; nil for none
 
+	at int // index in entry.leases, guarded by table.mu
+
 	record watchdog.Record[*Lease] // guarded by the watchdog's mu
 
 	releasing sync.Mutex    // held by the running Unlock; guards repeats and, while repeats is nil, the following

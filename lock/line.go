@@ -68,7 +68,7 @@ func (r *request) position() position {
 	switch {
 	case e == nil || e.place == nil:
 		return position{c.table.places.Next(r.waiterID()), standsJoin}
-	case len(e.waiters) > 1, len(e.waiters) == 1 && &e.waiters[0].request != r:
+	case e.waiters.Len() > 1, e.waiters.Len() == 1 && &e.firstLocked().request != r:
 		return position{e.place, standsMove}
 	}
 	return position{e.place, standsLeave}
@@ -97,7 +97,7 @@ func (r *request) notePlace(p position, start clock.Instant, granted bool, err e
 	case granted && known && p.stand == standsLeave:
 		e.place = nil
 	case known, notRun: // the waiters keep their place, as before or at the end of the line
-	case !granted && e != nil && len(e.waiters) > 0 && e.place == nil: // the waiters have no place, or have left theirs meanwhile
+	case !granted && e != nil && e.waiters.Len() > 0 && e.place == nil: // the waiters have no place, or have left theirs meanwhile
 		e.place = p.place
 	default: // r takes the place along to the line that it joins, or leaves it
 		r.place = p.place
@@ -113,7 +113,7 @@ func (l *Lease) releasePosition() position {
 	}
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
-	if e := c.table.entries[l.target.awaitedAs()]; e != nil && len(e.waiters) > 0 && e.place != nil && l.target.kind.afterGrant == wakeNobody {
+	if e := c.table.entries[l.target.awaitedAs()]; e != nil && e.waiters.Len() > 0 && e.place != nil && l.target.kind.afterGrant == wakeNobody {
 		return position{e.place, standsMove}
 	}
 	return position{"", standsNowhere}

@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"container/list"
 	"encoding/binary"
 	"encoding/hex"
 	"math/rand/v2"
@@ -254,8 +255,9 @@ type waiter struct {
 	questions    questions // owned by the waiter at the front
 	expiredSince time.Time // the first grant that arrived expired, if all grants since then did so; owned by the waiter
 
-	inWaiters   bool // counted in Client.waiters; constant after newWaiter
-	behindSetup bool // stands behind a waiter for the setup of permits, and does not wait for the setup itself; constant after newWaiter
+	inLine      *list.Element // the place in entry.waiters; nil for a queued kind, and after leave; owned by the waiter
+	inWaiters   bool          // counted in Client.waiters; constant after newWaiter
+	behindSetup bool          // stands behind a waiter for the setup of permits, and does not wait for the setup itself; constant after newWaiter
 }
 
 // head is the state of the front of a line. It passes from waiter to waiter with the front.
@@ -318,8 +320,8 @@ func (r *request) shareGrant() {
 	defer c.table.mu.Unlock()
 	key := r.target.awaitedAs()
 	if e := c.table.entries[key]; e != nil {
-		for _, w := range e.waiters {
-			if all || w.state == r.state {
+		for place := e.waiters.Front(); place != nil; place = place.Next() {
+			if w := place.Value.(*waiter); all || w.state == r.state {
 				netfail.Signal(w.shared)
 			}
 		}

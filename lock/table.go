@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"container/list"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,8 +21,9 @@ import (
 //   - Of the waiters only the first one has front set, and it alone uses head. Without waiters head is zero.
 //   - A place belongs to waiters: the last to leave takes it along, see leave.
 type entry struct {
-	leases     []*Lease    // held
-	waiters    []*waiter   // the line
+	leases     []*Lease    // held, each with its index in Lease.at
+	waiters    list.List   // the line, of *waiter
+	setups     int         // waiters that wait for the setup of permits, too
 	head       head        // owned by the first waiter
 	elsewhere  waiting     // the last release's answer about other processes
 	unanswered int         // acquires without an answer that are not undone yet
@@ -47,6 +49,14 @@ type seenHolder struct {
 	process string // "" if unknown
 	at      time.Time
 	left    time.Duration // of its lease; 0 if unknown, negative for a lease without an end
+}
+
+// firstLocked returns the first waiter; nil without one.
+func (e *entry) firstLocked() *waiter {
+	if first := e.waiters.Front(); first != nil {
+		return first.Value.(*waiter)
+	}
+	return nil
 }
 
 // heldBy reports whether one of the leases belongs to state. The entry may be nil.
@@ -98,12 +108,12 @@ func (b *table) entryLocked(key entryKey) *entry {
 const spareEntries = 64
 
 func (b *table) dropLocked(key entryKey, e *entry) {
-	if len(e.leases)+len(e.waiters)+e.unanswered > 0 || b.parked[key].watch != nil {
+	if len(e.leases)+e.waiters.Len()+e.unanswered > 0 || b.parked[key].watch != nil {
 		return
 	}
 	delete(b.entries, key)
-	if len(b.spare) < spareEntries && cap(e.leases)+cap(e.waiters) <= spareEntries {
-		*e = entry{leases: e.leases, waiters: e.waiters} // empty, for their memory
+	if len(b.spare) < spareEntries && cap(e.leases) <= spareEntries {
+		*e = entry{leases: e.leases} // empty, for its memory
 		b.spare = append(b.spare, e)
 	}
 }
@@ -125,6 +135,7 @@ func (b *table) register(l *Lease) bool {
 		return false
 	}
 	e := b.entryLocked(l.target.heldAs())
+	l.at = len(e.leases)
 	e.leases = append(e.leases, l)
 	return true
 }
@@ -135,8 +146,10 @@ func (b *table) forget(l *Lease) {
 	defer b.mu.Unlock()
 	key := l.target.heldAs()
 	if e := b.entries[key]; e != nil {
-		if i := slices.Index(e.leases, l); i >= 0 {
-			e.leases = slices.Delete(e.leases, i, i+1)
+		if n := len(e.leases) - 1; l.at <= n && e.leases[l.at] == l {
+			last := e.leases[n]
+			e.leases[l.at], last.at = last, l.at
+			e.leases[n], e.leases = nil, e.leases[:n]
 			b.dropLocked(key, e)
 		}
 	}

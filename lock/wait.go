@@ -3,7 +3,6 @@ package lock
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/lockwire/lockwire/internal/netfail"
@@ -19,7 +18,7 @@ func (r *request) newWaiter(ctx context.Context, left time.Duration, before watc
 	w.since = time.Now()
 	k := r.target.kind
 	if k.queued { // alone in a line that is in no table; enterQueue has counted the call
-		w.entry = &entry{waiters: []*waiter{w}, failure: w.why.failure}
+		w.entry = &entry{failure: w.why.failure}
 		w.inWaiters = true
 		w.front.Store(true)
 		return w
@@ -47,8 +46,11 @@ func (w *waiter) join() {
 	if e.place == nil {
 		e.place, w.place = w.place, nil
 	}
-	w.behindSetup = w.target.kind.permits && !w.setup && slices.ContainsFunc(e.waiters, func(other *waiter) bool { return other.setup })
-	if e.waiters = append(e.waiters, w); len(e.waiters) == 1 {
+	if w.setup {
+		e.setups++
+	}
+	w.behindSetup = !w.setup && e.setups > 0
+	if w.inLine = e.waiters.PushBack(w); e.waiters.Len() == 1 {
 		e.failure = w.why.failure
 		w.front.Store(true)
 	}
@@ -159,8 +161,7 @@ func (w *waiter) end(err *error) {
 	if w.timer != nil {
 		w.timer.Stop()
 	}
-	queued := w.target.kind.queued
-	if queued {
+	if w.target.kind.queued {
 		w.leaveQueue()
 		if w.entry.head.events != nil {
 			w.entry.head.events.Close()
@@ -172,35 +173,38 @@ func (w *waiter) end(err *error) {
 		c.leavePlace(w.target, w.place)
 	}
 	c.counters.waiting.Add(-1)
-	if !queued {
-		w.leave()
-	}
+	w.leave()
 	if w.inWaiters {
 		c.waiters.Done()
 	}
 }
 
-// leave removes w from the line of this process, once. A waiter at the front passes the front on to the next waiter; the last waiter parks
+// leave removes w from the line of this process, if it is there. A waiter at the front passes the front on to the next waiter; the last waiter parks
 // or closes the subscription.
 func (w *waiter) leave() {
+	if w.inLine == nil {
+		return
+	}
 	c, e := w.client, w.entry
 	var events *pubsub.Watch
 	var parked bool
 	var place any
 	c.table.mu.Lock()
-	at := slices.Index(e.waiters, w)
-	if at >= 0 {
-		e.waiters = slices.Delete(e.waiters, at, at+1)
+	if w.setup {
+		e.setups--
 	}
-	switch {
-	case at != 0: // w was not at the front
-	case len(e.waiters) > 0:
+	wasFirst := e.firstLocked() == w
+	e.waiters.Remove(w.inLine)
+	w.inLine = nil
+	switch next := e.firstLocked(); {
+	case !wasFirst:
+	case next != nil:
 		// The next waiter may want fewer permits than w.
 		if w.target.kind.afterGrant != wakeNobody || w.target.line != "" && e.place == nil {
 			e.head.Wake()
 		}
-		e.waiters[0].front.Store(true)
-		netfail.Signal(e.waiters[0].wake)
+		next.front.Store(true)
+		netfail.Signal(next.wake)
 	default:
 		events = e.head.events
 		if parked = events != nil && e.head.Up() && !c.table.closed; parked {
