@@ -45,12 +45,41 @@ func shortNumber(b []byte) (n, next int) {
 // index after the string. next is 0 if the string is invalid, unusual, incomplete or longer than
 // most.
 func shortBulk(b []byte, most int) (from, to, next int) {
-	n, from := shortNumber(b)
+	n := 0
+	if len(b) > 5 && b[3] == '\r' && b[4] == '\n' && b[1]-'1' <= 8 && b[2]-'0' <= 9 {
+		n, from = int(b[1]-'0')*10+int(b[2]-'0'), 5 // two digits, the most frequent case
+	} else {
+		n, from = shortNumber(b)
+	}
 	to = from + n
 	if from == 0 || n > most || to+1 >= len(b) || b[to] != '\r' || b[to+1] != '\n' {
 		return 0, 0, 0
 	}
 	return from, to, to + 2
+}
+
+// shortLine is shortBulk for a line.
+func shortLine(b []byte, most int) (from, to, next int) {
+	for i := 1; i < len(b)-1 && i <= most+1; i++ {
+		if b[i] < ' ' {
+			if b[i] == '\r' && b[i+1] == '\n' {
+				return 1, i, i + 2
+			}
+			break
+		}
+	}
+	return 0, 0, 0
+}
+
+// shortNull returns the length of the null at the beginning of b, or 0.
+func shortNull(b []byte) (next int) {
+	switch {
+	case len(b) >= 5 && string(b[:5]) == "$-1\r\n":
+		return 5
+	case len(b) >= 3 && string(b[:3]) == "_\r\n":
+		return 3
+	}
+	return 0
 }
 
 // parseLength parses a length: decimal digits without a sign or leading zero. The largest int

@@ -107,6 +107,9 @@ func (r *Reader) readCommon(b []byte) (Value, int) {
 		if from, to, next := shortBulk(b, r.lim.Bulk); next > 0 && next <= r.lim.Total {
 			return Value{num: uint64(BulkString), str: string(b[from:to])}, next
 		}
+		return Value{}, shortNull(b)
+	case '_':
+		return Value{}, shortNull(b)
 	}
 	return Value{}, 0
 }

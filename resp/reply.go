@@ -186,7 +186,12 @@ func (p *reply) value() Value {
 		nodes = make([]node, len(p.spans))
 	}
 	for i := range p.done {
-		p.fillValue(&values[i], &p.done[i], text, nodes)
+		it, v := &p.done[i], &values[i]
+		if it.kind == BulkString && it.span == 0 && !it.long { // the same as fillValue, inlined for speed
+			v.num, v.str = uint64(BulkString), it.text(text)
+			continue
+		}
+		p.fillValue(v, it, text, nodes)
 	}
 	for i, s := range p.spans {
 		n := &nodes[i]

@@ -12,7 +12,8 @@ func (r *Reader) step() error {
 		return r.readBody()
 	}
 	f := r.top()
-	if f.want > 0 && f.attrs == 0 && r.readRun(f) {
+	// readRun reads no streamed aggregate, no value behind attributes, and not the first element of a push, a string.
+	if f.want > 0 && f.attrs == 0 && (f.num > 0 || f.kind != Push) && r.readRun(f) {
 		r.closeComplete()
 		return nil
 	}
@@ -43,30 +44,52 @@ func (r *Reader) step() error {
 	return r.unknown(mark)
 }
 
-// readRun reads bulk strings in a row, elements of f that are short and completely buffered, and reports whether it read any.
-// It exists only for speed: step reads the same elements, and takes half as long again for an array of 100.
+// readRun reads consecutive elements of f that are short, completely buffered and of the most
+// common types. It reports whether it read any. readRun exists only for speed: step reads the same
+// elements.
 func (r *Reader) readRun(f *frame) bool {
 	b := r.buf[r.r:r.w]
 	if left := r.end - r.offset(); int64(len(b)) > left {
 		b = b[:left]
 	}
 	size, num := len(b), f.num
-	for num < f.want && len(b) > 0 && b[0] == '$' {
-		from, to, next := shortBulk(b, min(smallText, r.lim.Bulk))
+	small := min(smallText, r.lim.Bulk, r.lim.Line)
+	for num < f.want && len(b) > 0 {
+		var it item
+		from, to, next := 0, 0, 0 // the text b[from:to], and the index after the element
+		switch b[0] {
+		case '$':
+			if from, to, next = shortBulk(b, small); next == 0 {
+				next = shortNull(b)
+				break
+			}
+			it = item{kind: BulkString, num: uint64(len(r.text))<<textBits | uint64(to-from)}
+		case '+':
+			from, to, next = shortLine(b, small)
+			it = item{kind: SimpleString, num: uint64(len(r.text))<<textBits | uint64(to-from)}
+		case ':':
+			var n int
+			n, next = shortNumber(b)
+			it = item{kind: Integer, num: uint64(n)}
+		case '_':
+			next = shortNull(b)
+		}
 		if next == 0 {
 			break
 		}
 		if !r.skipping {
-			r.items = append(r.items, item{kind: BulkString, num: uint64(len(r.text))<<textBits | uint64(to-from)})
 			r.text = append(r.text, b[from:to]...)
+			r.items = append(r.items, it)
 		}
 		b = b[next:]
 		num++
 	}
+	if num == f.num {
+		return false
+	}
 	r.r += size - len(b)
-	read := num > f.num
 	f.num = num
-	return read
+	return true
 }
 
 // readLine reads a value that is a line: a number, a boolean, a null, or a text without a length.
