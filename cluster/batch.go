@@ -283,7 +283,8 @@ func (b *batch) prepareRepeats() {
 
 // max returns the history of two calls that count as one.
 func (h history) max(other history) history {
-	return history{max(h.failures, other.failures), max(h.redirects, other.redirects), h.redialled || other.redialled}
+	redialled := slices.Compact(slices.Sorted(slices.Values(slices.Concat(h.redialled, other.redialled))))
+	return history{max(h.failures, other.failures), max(h.redirects, other.redirects), redialled}
 }
 
 // fail makes why the error of a command. A refusal that is the command's reply stays, unless it is a redirection.

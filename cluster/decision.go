@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,9 +35,9 @@ type attempt struct {
 
 // history describes the attempts of a call. Attempts at replicas do not count.
 type history struct {
-	failures  int  // number of failed attempts
-	redirects int  // number of MOVED and ASK replies in a row, up to the last attempt
-	redialled bool // the call has redialled a node after its MOVED to itself
+	failures  int      // number of failed attempts
+	redirects int      // number of MOVED and ASK replies in a row, up to the last attempt
+	redialled []string // the nodes that the call has redialled after their MOVED to themselves; not changed in place
 }
 
 // policy bounds a call.
@@ -133,7 +134,9 @@ func decide(a attempt) decision {
 		return d
 	}
 	d.after.failures++
-	d.after.redialled = a.redialled || d.changed
+	if d.changed {
+		d.after.redialled = append(slices.Clip(a.redialled), a.from.addr())
+	}
 	if d.after.redirects++; !redirected {
 		d.after.redirects = 0
 	}
@@ -228,7 +231,7 @@ func (a *attempt) judgeRedirect(reply resp.Error) decision {
 	switch {
 	case !ok:
 		return decision{action: relocate, refresh: true}
-	case toItself && (asked || a.redialled):
+	case toItself && (asked || slices.Contains(a.redialled, addr)):
 		return decision{action: relocate, refresh: true, pause: untilAgreed}
 	case asked && a.asking: // the slot may be here only after the next move
 		return decision{action: again, refresh: true, pause: untilAgreed}

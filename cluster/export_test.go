@@ -68,8 +68,12 @@ var (
 // Decide returns the decision about an attempt in words: what the call does, and what the Cluster
 // learns. err is the error for the caller, or nil.
 func Decide(a Attempt) (does, learns string, err error) {
+	var redialled []string
+	if a.Redialled {
+		redialled = []string{originOf(a.From).addr()}
+	}
 	d := decide(attempt{
-		err: a.Err, earlier: a.Earlier, from: originOf(a.From), history: history{a.Failures, a.Redirects, a.Redialled},
+		err: a.Err, earlier: a.Earlier, from: originOf(a.From), history: history{a.Failures, a.Redirects, redialled},
 		asking: a.Asking, read: a.Read, pinned: a.Pinned, noRepeat: a.NoRepeat, noTryAgain: a.NoTryAgain, closed: a.Closed,
 		ctxErr: a.CtxErr, ctxEnd: a.CtxEnd, bounds: policy{a.Attempts, a.MaxRedirects, a.Budget}, elapsed: a.Elapsed, name: "GET",
 	})

@@ -399,6 +399,40 @@ func callOnce(t *testing.T, c *cluster.Cluster, o *outcomes, n int, id string) {
 	}
 }
 
+// Two nodes have been replaced under their names, and the second answers TRYAGAIN at first: both are redialled.
+func TestBatchOfTwoNodesMovedToThemselves(t *testing.T) {
+	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		wantText(t, c, "OK", "SET", keyA, "here")
+		wantText(t, c, "OK", "SET", keyC, "there")
+		replaced := func(addr, key string, answers ...string) {
+			var conn int64
+			f.hook(addr, func(cmd fakeredis.Cmd) *fakeredis.Action {
+				if cmd.Name != "GET" || conn != 0 && conn != cmd.Conn {
+					return nil
+				}
+				conn = cmd.Conn
+				answer := fmt.Sprintf("-MOVED %d %s\r\n", cluster.Slot(key), addr)
+				if len(answers) > 0 {
+					answer, answers = answers[0], answers[1:]
+				}
+				act := fakeredis.Reply(answer)
+				return &act
+			})
+		}
+		replaced(nodeA, keyA)
+		replaced(nodeC, keyC, "-TRYAGAIN Multiple keys\r\n")
+		v, err := c.SendBatch(t.Context(), []resp.Command{resp.Cmd("GET", keyA), resp.Cmd("GET", keyC)})
+		if err != nil || len(v) != 2 {
+			t.Fatalf("SendBatch() = %v, %v", v, err)
+		}
+		for i, want := range []string{"here", "there"} {
+			if got, err := v[i].Text(); got != want {
+				t.Errorf("reply %d is %q, %v, want %q", i, got, err, want)
+			}
+		}
+	})
+}
+
 // A node that goes on to redirect a batch to itself is redialled once, not for each redirection.
 func TestBatchMovedToItself(t *testing.T) {
 	for name, batch := range map[string][]resp.Command{
