@@ -122,3 +122,33 @@ func TestMaxConnsWhileClosing(t *testing.T) {
 		})
 	}
 }
+
+// The server closes a connection while the Pool is at it: the connection counts until the Pool has closed it.
+func TestMaxConnsClosedByBoth(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		var open openConns
+		p, err := conn.New(conn.Config{Dial: open.dial(srv), MaxConns: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		use := func(cmd ...any) {
+			err := p.With(context.Background(), func(c *conn.Conn) error {
+				_, err := c.Do(context.Background(), cmd...)
+				return err
+			})
+			if err != nil {
+				t.Errorf("With = %v", err)
+			}
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() { use("WATCH", "key") }) // changes the connection, which With then closes
+		time.Sleep(time.Millisecond)
+		srv.KillConns(nil)
+		use("GET", "key")
+		wg.Wait()
+		if n := open.most(); n > 1 {
+			t.Errorf("%d connections open at once, MaxConns is 1", n)
+		}
+	})
+}

@@ -71,6 +71,7 @@ func (l *Link) Err() error {
 }
 
 func (l *Link) finish() {
+	l.HangUp()
 	l.mu.Lock()
 	for l.writer != nobody { // short, since the connection is closed
 		l.cond.Wait()
@@ -87,5 +88,6 @@ func (l *Link) finish() {
 			l.complete(e.call)
 		}
 	}
+	<-l.closed // until then the connection counts: another goroutine may be at it
 	l.owner.Lost(l, len(all), err)
 }

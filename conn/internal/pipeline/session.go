@@ -18,16 +18,18 @@ type Session struct {
 	Name   string       // name of the connection on the server
 	Named  bool         // the server has answered the commands that introduce the client
 
-	raw    net.Conn // Conn, or the connection beneath TLS
-	from   *source  // below Reader
-	sock   *socket  // Conn without TLS; nil if the system does not report unread data
-	peeker unreadPeeker
+	hangsUp atomic.Bool   // HangUp has been called
+	closed  chan struct{} // closed by the first HangUp, behind the connection
+	raw     net.Conn      // Conn, or the connection beneath TLS
+	from    *source       // below Reader
+	sock    *socket       // Conn without TLS; nil if the system does not report unread data
+	peeker  unreadPeeker
 }
 
 // NewSession returns a Session over nc. raw is the [Beneath] of a TLS connection, and nc itself without TLS.
 func NewSession(nc, raw net.Conn, limits resp.Limits) *Session {
 	from := &source{nc: nc}
-	s := &Session{Conn: nc, Reader: resp.NewReader(from, limits), raw: raw, from: from}
+	s := &Session{Conn: nc, Reader: resp.NewReader(from, limits), raw: raw, from: from, closed: make(chan struct{})}
 	if b, ok := raw.(*Beneath); ok {
 		s.raw, from.below, b.from = b.Conn, b, from
 		if b.sock != nil {
@@ -39,9 +41,14 @@ func NewSession(nc, raw net.Conn, limits resp.Limits) *Session {
 	return s
 }
 
-// HangUp closes the connection at once. It closes the connection beneath TLS, because the close_notify alert may block
+// HangUp closes the connection at once, unless another goroutine is at it. It closes the connection beneath TLS, because the close_notify alert may block
 // for seconds if the peer has stopped reading, and no server needs the alert.
-func (s *Session) HangUp() { _ = s.raw.Close() } // the error of closing carries no information
+func (s *Session) HangUp() {
+	if !s.hangsUp.Swap(true) {
+		_ = s.raw.Close() // the error of closing carries no information
+		close(s.closed)
+	}
+}
 
 // unreadPeeker reports whether bytes have arrived and are not counted as received by the source: a socket, or the
 // connection beneath TLS. It is nil if the system does not report unread data.
