@@ -32,6 +32,9 @@ const maxValues = 1000
 // of one lease frees the values that no other lease of the Owner has. An Owner that waits for further values keeps its own, so
 // two Owners can wait for each other until the context of one ends.
 //
+// Processes that wait have no turns: a release wakes one waiter of each process, and who is nearest to the server has the
+// lock most often. Among many processes some may wait for very long.
+//
 // [Client.List], [Client.Inspect] and [Client.Watch] know a group by its name, with the owners of all its values, each once.
 // Watch tells the end of the lease of one owner among several with the next change, as a release. [Client.ForceUnlockOwner]
 // refuses a group; use ForceUnlock of its values.

@@ -22,8 +22,9 @@ func plainOwner(int) string {
 // deleted only with a matching value. A Plain lock and a redsync lock of the same name exclude each other. On the key of a
 // Redisson lock, a hash, Plain returns [ErrWrongType].
 //
-// A Plain lock has no notifications: waiters ask again and again, like waiters of a [Spin] lock. An [Owner] cannot take a
-// held Plain lock again and gets [ErrReentry]. A [NewRedlock] of Plain locks is compatible with the Redlock of redsync.
+// A Plain lock has no notifications: waiters ask again and again, like waiters of a [Spin] lock, and share the lock as
+// badly. An [Owner] cannot take a held Plain lock again and gets [ErrReentry]. A [NewRedlock] of Plain locks is compatible
+// with the Redlock of redsync.
 type Plain struct{ Handle }
 
 // Plain returns the lock with the given name. Its waiters pause by the zero [Backoff]. An invalid name is reported by the

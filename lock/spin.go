@@ -18,6 +18,9 @@ var spinKind = &kinds.Lazy[*kind]{Make: func() *kind {
 // notification, a waiter asks again and again with the pauses of a [Backoff]; in each process a single caller asks at a
 // time. Spin and Reentrant locks of the same name exclude each other, but the release of a Spin lock does not wake the
 // waiters of the Reentrant lock.
+//
+// Processes have no turns: a single waiter hardly ever has the lock beside many callers of another process, who pass it on
+// among themselves.
 type Spin struct{ Handle }
 
 // Spin returns the lock with the given name. An invalid name or backoff is reported by the first method that uses it, not here.
