@@ -359,3 +359,55 @@ func TestTryAcquireLeavesThePermitToTheCalled(t *testing.T) {
 		}
 	})
 }
+
+// Of processes that want several permits each, or different numbers, only one for which there are enough is called.
+func TestProcessesWithDifferentNumbersOfPermits(t *testing.T) {
+	for name, wants := range map[string][]int{"two each": {2}, "one or two": {1, 2}, "one to eight": {1, 2, 3, 4, 5, 6, 7, 8}} {
+		t.Run(name, func(t *testing.T) {
+			withPermits(t, 8, func(t *testing.T, w *world, k counted) {
+				const processes, rounds = 24, 3
+				w.srv.ClearLog()
+				var callers sync.WaitGroup
+				for i := range processes {
+					c := w.client(lock.Config{})
+					callers.Go(func() {
+						for range rounds {
+							give := k.mustTake(t, c, wants[i%len(wants)])
+							w.sleep(5 * time.Millisecond)
+							give()
+						}
+					})
+				}
+				callers.Wait()
+				if each := float64(w.asked()) / (processes * rounds); each > 3 {
+					t.Errorf("%.1f acquires were sent for each granted, want 3 at most", each)
+				}
+			})
+		})
+	}
+}
+
+// A place says how many permits the caller in front wants: the next caller of the process may want another number.
+func TestPlaceOfTheNextCallerForPermits(t *testing.T) {
+	withPermits(t, 4, func(t *testing.T, w *world, k counted) {
+		give := k.mustTake(t, w.client(lock.Config{}), 4)
+		c := w.client(lock.Config{})
+		ctx, cancel := context.WithCancel(t.Context())
+		left := make(chan error, 1)
+		go func() {
+			_, err := k.take(ctx, c, 3)
+			left <- err
+		}()
+		w.sleep(time.Millisecond)
+		one := k.waiting(t, c, 1)
+		w.sleep(time.Millisecond)
+		cancel()
+		wantErr(t, "of three permits, take", <-left, lock.ErrNotAcquired)
+		w.sleep(time.Millisecond)
+		if line := fmt.Sprint(w.srv.Do("ZRANGE", semLine, "0", "-1")); strings.Contains(line, "x3:") {
+			t.Errorf("the line is %v, with a place for three permits", line)
+		}
+		give()
+		(<-one)()
+	})
+}
