@@ -93,7 +93,7 @@ func (r *request) notePlace(p position, start clock.Instant, granted bool, err e
 	if e != nil && e.place != nil && p.stand == standsJoin && !turns.Suits(e.place, who) {
 		former, e.place = e.place, nil // for another number of permits; r is at the front
 	}
-	if places.Measure(start.Elapsed(c.now())) && !granted && e != nil && e.place != nil {
+	if places.Measure(start.Time, c.now().Time) && !granted && e != nil && e.place != nil {
 		// The next place has a longer turn. The old one is called once more, or left at the end of the call.
 		former, r.place, e.place = r.place, e.place, places.Next(who)
 	}

@@ -75,6 +75,7 @@ const (
 	callFor     = 100 // ms of a turn of a near process
 	sparePlaces = 64  // kept for later acquires
 	maxDistance = 3   // doublings of callFor for a process far from the server
+	quickInARow = 16  // acquires after which turns that are longer than needed are halved
 )
 
 // Places makes the places of a client. They are for one goroutine at a time.
@@ -85,7 +86,8 @@ type Places struct {
 	spare    map[Waiter][]any // drawn and never taken
 	drawn    int64            // number of places so far
 	distance int              // doublings of the client's turns
-	slow     bool             // the last acquire took half of a turn or longer
+	slow     time.Time        // when the first slow acquire behind the last other one was answered; zero without one
+	quick    int              // acquires in a row for which half of the turns would do
 }
 
 // Waiter is who waits in a place.
@@ -130,17 +132,31 @@ func (p *Places) Put(waiter Waiter, place any) {
 	}
 }
 
-// Measure lengthens the turns of the client if acquires take more than half of a turn, twice in a row, and reports
-// whether it has.
-func (p *Places) Measure(took time.Duration) bool {
-	if p.distance == maxDistance || took < callFor<<p.distance*time.Millisecond/2 {
-		p.slow = false
+// Measure adapts the turns of the client to an acquire, and reports whether they are longer now. They are doubled if two acquires take half of
+// a turn or longer, the second of them sent after the answer to the first: of a single pause of the server many acquires are slow. They are
+// halved after several that take less than a quarter.
+func (p *Places) Measure(sent, answered time.Time) (longer bool) {
+	took, turn := answered.Sub(sent), callFor<<p.distance*time.Millisecond
+	if took < turn/2 {
+		p.slow = time.Time{}
+		if p.quick++; took >= turn/4 || p.distance == 0 {
+			p.quick = 0
+		}
+		if p.quick == quickInARow {
+			p.quick, p.distance, p.spare = 0, p.distance-1, nil
+		}
 		return false
 	}
-	if !p.slow {
-		p.slow = true
+	p.quick = 0
+	switch {
+	case p.distance == maxDistance:
+		return false
+	case p.slow.IsZero():
+		p.slow = answered
+		return false
+	case sent.Before(p.slow):
 		return false
 	}
-	p.slow, p.distance, p.spare = false, p.distance+1, nil
+	p.slow, p.distance, p.spare = time.Time{}, p.distance+1, nil
 	return true
 }

@@ -118,7 +118,7 @@ func TestPlacesForPermits(t *testing.T) {
 func TestDistance(t *testing.T) {
 	var p Places
 	p.Put(Waiter{ID: "a"}, p.Next(Waiter{ID: "a"}))
-	slow := 50 * time.Millisecond
+	slow, now := 50*time.Millisecond, time.Unix(0, 0)
 	for i, c := range []struct {
 		took time.Duration
 		want bool
@@ -129,7 +129,9 @@ func TestDistance(t *testing.T) {
 		{4 * slow, false, ""}, {4 * slow, true, "a:4:800"},
 		{time.Hour, false, ""}, {time.Hour, false, "a:5:800"}, // no longer than this
 	} {
-		if got := p.Measure(c.took); got != c.want {
+		sent := now
+		now = now.Add(c.took)
+		if got := p.Measure(sent, now); got != c.want {
 			t.Errorf("%d: Measure(%v) = %v", i, c.took, got)
 		}
 		if c.next == "" {
@@ -138,5 +140,36 @@ func TestDistance(t *testing.T) {
 		if got := p.Next(Waiter{ID: "a"}); got != c.next {
 			t.Errorf("%d: Next() = %v, want %s", i, got, c.next)
 		}
+	}
+}
+
+// Acquires that are slow because of one pause of the server lengthen nothing, and turns become shorter again.
+func TestPassingDistance(t *testing.T) {
+	var p Places
+	now := time.Unix(0, 0)
+	for range 3 {
+		if sent := now; p.Measure(sent, now.Add(300*time.Millisecond)) {
+			t.Error("a pause has lengthened the turns")
+		}
+	}
+	now = now.Add(300 * time.Millisecond)
+	if !p.Measure(now, now.Add(60*time.Millisecond)) {
+		t.Error("slow acquires after each other have not lengthened the turns")
+	}
+	quick := func(n int, took time.Duration) any {
+		for range n {
+			now = now.Add(time.Second)
+			p.Measure(now, now.Add(took))
+		}
+		return p.Next(Waiter{ID: "a"})
+	}
+	if got := quick(100, 60*time.Millisecond); got != "a:1:200" {
+		t.Errorf("after acquires of 60 ms, Next() = %v", got)
+	}
+	if got := quick(quickInARow-1, time.Millisecond); got != "a:2:200" {
+		t.Errorf("after few quick acquires, Next() = %v", got)
+	}
+	if got := quick(100, time.Millisecond); got != "a:3:100" {
+		t.Errorf("after many quick acquires, Next() = %v", got)
 	}
 }
