@@ -62,6 +62,9 @@ var allowances = map[string]map[string]string{
 		"if rest > 0 then redis.call('hincrby', lock, owner, 1) end -- or else a repeat, or an earlier request, would end another hold": withoutRight,
 		"redis.call('set', latch, '0', 'px', lifetime) -- refused again: the error of the script":                                       withoutRight,
 	},
+	"Permit semaphore, renew": {
+		"redis.call('zadd', permits, now, '')": "what it writes is gone behind it; TestServerRenewalsWrite needs the line",
+	},
 	"Write lock, downgrade": {
 		"redis.call('hset', lock, 'mode', 'write', owner, count - 1) -- or else others would read beside the writer": withoutRight,
 		"redis.call('hdel', lock, writer) -- refused again: the error of the script":                                 withoutRight,
