@@ -8,7 +8,6 @@ import (
 	"github.com/lockwire/lockwire/lock/internal/cleanup"
 	"github.com/lockwire/lockwire/lock/internal/clock"
 	"github.com/lockwire/lockwire/lock/internal/remote"
-	"github.com/lockwire/lockwire/lock/internal/turns"
 )
 
 // Between processes, waiters stand in a line: a sorted set on the server with one place for each waiting process. A release
@@ -51,9 +50,6 @@ func (a *acquire) waiterID() string {
 	}
 }
 
-// placed returns who stands in the place of r.
-func (r *request) placed() turns.Waiter { return turns.Waiter{ID: r.waiterID(), Permits: r.permits} }
-
 func (r *request) position() position {
 	c := r.client
 	switch {
@@ -70,8 +66,8 @@ func (r *request) position() position {
 	defer c.table.mu.Unlock()
 	e := c.table.entries[r.target.awaitedAs()]
 	switch {
-	case e == nil || e.place == nil || !turns.Suits(e.place, r.placed()):
-		return position{c.table.places.Next(r.placed()), standsJoin}
+	case e == nil || e.place == nil:
+		return position{c.table.places.Next(r.waiterID()), standsJoin}
 	case e.waiters.Len() > 1, e.waiters.Len() == 1 && &e.firstLocked().request != r:
 		return position{e.place, standsMove}
 	}
@@ -83,24 +79,21 @@ func (r *request) notePlace(p position, start clock.Instant, granted bool, err e
 	if p.stand == standsNowhere {
 		return
 	}
-	c, who := r.client, r.placed()
+	c, id := r.client, r.waiterID()
 	var former any
 	defer func() { c.leavePlace(r.target, former) }()
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
 	places, e := &c.table.places, c.table.entries[r.target.awaitedAs()]
 	known := e != nil && e.place == p.place
-	if e != nil && e.place != nil && p.stand == standsJoin && !turns.Suits(e.place, who) {
-		former, e.place = e.place, nil // for another number of permits; r is at the front
-	}
 	if places.Measure(start.Time, c.now().Time) && !granted && e != nil && e.place != nil {
 		// The next place has a longer turn. The old one is called once more, or left at the end of the call.
-		former, r.place, e.place = r.place, e.place, places.Next(who)
+		former, r.place, e.place = r.place, e.place, places.Next(id)
 	}
 	notRun := err != nil && !remote.Uncertain(err)
 	switch {
 	case p.stand == standsJoin && (granted || notRun): // the place is in no line
-		places.Put(who, p.place)
+		places.Put(id, p.place)
 	case granted && known && p.stand == standsLeave:
 		e.place = nil
 	case known, notRun: // the waiters keep their place, as before or at the end of the line

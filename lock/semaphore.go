@@ -27,7 +27,8 @@ var semaphoreKind = &kinds.Lazy[*kind]{Make: func() *kind {
 // A Semaphore is immutable, and many goroutines may share it.
 //
 //   - Waiting callers of a Client are served in the order of their calls.
-//   - Clients are served in turn, as soon as there are enough permits for the next.
+//   - Clients that wait for a single permit each are served in turn.
+//   - Clients that wait for several permits each, or for different numbers, ask in vain often: the more of them, the slower.
 //   - A Client that waits for many permits does not hold up Clients that wait for fewer, and may wait as long as they take each free permit.
 //   - TryAcquire passes waiting callers, but takes no permit reserved for a Client that has just been woken.
 type Semaphore struct{ handle Handle }

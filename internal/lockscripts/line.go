@@ -52,7 +52,7 @@ const share = 1.0 / 64
 // waiterOf returns the waiter in a place, and the ms of its turn.
 func waiterOf(place string) (waiter string, turn int64) {
 	parts := strings.Split(place, ":")
-	if n := len(parts); n > 2 && isNumber(parts[n-1]) && isNumber(strings.ReplaceAll(parts[n-2], "x", "0")) {
+	if n := len(parts); n > 2 && isNumber(parts[n-1]) && isNumber(parts[n-2]) {
 		return strings.Join(parts[:n-2], ":"), number(parts[n-1])
 	}
 	return parts[0], callFor
@@ -61,11 +61,6 @@ func waiterOf(place string) (waiter string, turn int64) {
 func isNumber(text string) bool { return text != "" && strings.Trim(text, "0123456789") == "" }
 
 func needOf(place string) float64 {
-	if parts := strings.Split(place, ":"); len(parts) > 2 {
-		if _, permits, several := strings.Cut(parts[len(parts)-2], "x"); several {
-			return float64(number(permits))
-		}
-	}
 	if strings.Contains(place, ":r:") {
 		return share
 	}
@@ -122,7 +117,7 @@ turns:
 			t.came = true
 		case mine && lasts && whose != place && mark[0] == '~': // another writer of this client is still next
 		case mine:
-			t.came = needOf(whose) >= 1
+			t.came = needOf(whose) == 1
 			c.Do("ZREM", line, mark)
 			if whose != place || whose == "*" {
 				c.Do("ZREM", line, whose)
@@ -456,7 +451,7 @@ func (t teller) call(c *fakeredis.Call, behind string) (lined, alone, visitors b
 			rank = place + 1
 		}
 	}
-	places, watchers, calls, called, passedOver := t.places(c, rank), 0, true, false, false
+	places, watchers, calls, called := t.places(c, rank), 0, true, false
 	readers := t.available > 0 && t.available < 1 && turns.reserved >= 1
 	alone = others == 0 && turns.count == 0
 	switch {
@@ -478,9 +473,7 @@ func (t teller) call(c *fakeredis.Call, behind string) (lined, alone, visitors b
 				mark = t.mark(place, turns)
 			}
 			readers = readers || mark == "~" && lettingIn(scoreAt(c, t.line, rank), at/1000)
-			lacks := needOf(place) > max(1, t.available-turns.reserved)
-			passedOver = passedOver || lacks
-			if turns.of[place] > 0 || place == "*" && mark == "" || readers && needOf(place) == 1 || lacks {
+			if turns.of[place] > 0 || place == "*" && mark == "" || readers && needOf(place) == 1 {
 				rank++
 				continue
 			}
@@ -518,7 +511,7 @@ func (t teller) call(c *fakeredis.Call, behind string) (lined, alone, visitors b
 		}
 	}
 	t.tellVisitors(c, called, watchers > 0 || readers, others, at)
-	return turns.count > 0 || behind != "" || readers || passedOver && others == 0, alone && turns.count == 1 && watchers == 0 && !readers, others > 0
+	return turns.count > 0 || behind != "" || readers, alone && turns.count == 1 && watchers == 0 && !readers, others > 0
 }
 
 // tellVisitors tells visitors beside the called process.

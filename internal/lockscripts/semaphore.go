@@ -62,7 +62,7 @@ type asker struct{ line, place, stand, counted, publish string }
 // refused has a client wait without these permits. A called client passes the call on.
 func (a asker) refused(c *fakeredis.Call, free, left int64, turns lineTurns) any {
 	again := modelWaitAs(c, a.line, a.place, a.stand, left, wait{most: permitLook})
-	if turns.came && float64(free) > turns.reserved {
+	if turns.came && free > turns.count {
 		a.teller(c, free).callNext(c, a.place)
 	}
 	return again

@@ -103,9 +103,6 @@ func (l *lineWalk) step(w *twin, random *rand.Rand, script func(random *rand.Ran
 		way:    []string{"", "leave", "move"}[random.IntN(3)],
 		counts: random.IntN(3),
 	}
-	if permits := w.kind == "semaphore" || w.kind == "permits"; permits && random.IntN(2) == 0 {
-		as.place = fmt.Sprint(client, ":", random.IntN(2), "x", 2+random.IntN(2), ":", 100)
-	}
 	if random.IntN(16) == 0 {
 		as.place, as.stand, as.way = "", "", "" // a client without a place
 	}

@@ -3,7 +3,6 @@ package turns
 
 import (
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 )
@@ -83,49 +82,28 @@ const (
 // Each Lock draws a place, and most get the lock at once and never take it: without spare places a Lock and Unlock would make 10
 // allocations in place of 6 (TestAllocations).
 type Places struct {
-	spare    map[Waiter][]any // drawn and never taken
+	spare    map[string][]any // drawn and never taken, by waiter
 	drawn    int64            // number of places so far
 	distance int              // doublings of the client's turns
 	slow     time.Time        // when the first slow acquire behind the last other one was answered; zero without one
 	quick    int              // acquires in a row for which half of the turns would do
 }
 
-// Waiter is who waits in a place.
-type Waiter struct {
-	ID      string
-	Permits int // for which the place is; 1 or less for anything else
-}
-
 // Next returns a place of waiter for one acquire. The place is in no line.
-func (p *Places) Next(waiter Waiter) any {
+func (p *Places) Next(waiter string) any {
 	if spare := p.spare[waiter]; len(spare) > 0 {
 		place := spare[len(spare)-1]
 		p.spare[waiter] = spare[:len(spare)-1]
 		return place
 	}
 	p.drawn++
-	number := strconv.FormatInt(p.drawn, 10)
-	if waiter.Permits > 1 {
-		number += "x" + strconv.Itoa(waiter.Permits)
-	}
-	return waiter.ID + ":" + number + ":" + strconv.Itoa(callFor<<p.distance)
-}
-
-// Suits reports whether a place is for as many permits as waiter wants.
-func Suits(place any, waiter Waiter) bool {
-	_, rest, _ := strings.Cut(place.(string), ":")
-	number, _, _ := strings.Cut(rest, ":")
-	_, permits, several := strings.Cut(number, "x")
-	if !several {
-		return waiter.Permits <= 1
-	}
-	return permits == strconv.Itoa(waiter.Permits)
+	return waiter + ":" + strconv.FormatInt(p.drawn, 10) + ":" + strconv.Itoa(callFor<<p.distance)
 }
 
 // Put keeps a place of waiter that was never taken for the next acquire.
-func (p *Places) Put(waiter Waiter, place any) {
+func (p *Places) Put(waiter string, place any) {
 	if p.spare == nil {
-		p.spare = make(map[Waiter][]any)
+		p.spare = make(map[string][]any)
 	}
 	if spare := p.spare[waiter]; len(spare) < sparePlaces {
 		p.spare[waiter] = append(spare, place)

@@ -73,51 +73,29 @@ func TestStreaks(t *testing.T) {
 
 func TestPlaces(t *testing.T) {
 	var p Places
-	first, second := p.Next(Waiter{ID: "a"}), p.Next(Waiter{ID: "a"})
+	first, second := p.Next("a"), p.Next("a")
 	if first != "a:1:100" || second != "a:2:100" {
 		t.Errorf("the first places are %v and %v", first, second)
 	}
-	p.Put(Waiter{ID: "a"}, first)
-	if got := p.Next(Waiter{ID: "b"}); got != "b:3:100" {
+	p.Put("a", first)
+	if got := p.Next("b"); got != "b:3:100" {
 		t.Errorf("the place of another waiter is %v", got)
 	}
-	if got := p.Next(Waiter{ID: "a"}); got != first {
+	if got := p.Next("a"); got != first {
 		t.Errorf("after Put, Next() = %v, want %v", got, first)
 	}
 	for range 2 * sparePlaces {
-		p.Put(Waiter{ID: "a"}, first)
+		p.Put("a", first)
 	}
-	if got := len(p.spare[Waiter{ID: "a"}]); got != sparePlaces {
+	if got := len(p.spare["a"]); got != sparePlaces {
 		t.Errorf("%d spare places are kept, want %d", got, sparePlaces)
-	}
-}
-
-func TestPlacesForPermits(t *testing.T) {
-	var p Places
-	one, two, twelve := Waiter{ID: "a", Permits: 1}, Waiter{ID: "a", Permits: 2}, Waiter{ID: "a", Permits: 12}
-	place := p.Next(two)
-	if place != "a:1x2:100" {
-		t.Errorf("the place for two permits is %v", place)
-	}
-	if !Suits(place, two) || Suits(place, one) || Suits(place, twelve) {
-		t.Errorf("%v suits another number of permits than two", place)
-	}
-	p.Put(two, place)
-	if got := p.Next(one); got != "a:2:100" || !Suits(got, one) || Suits(got, two) {
-		t.Errorf("the place for one permit is %v", got)
-	}
-	if got := p.Next(two); got != place {
-		t.Errorf("after Put, Next() = %v, want %v", got, place)
-	}
-	if reader := p.Next(Waiter{ID: "a:r"}); !Suits(reader, Waiter{ID: "a:r"}) {
-		t.Errorf("%v does not suit its own waiter", reader)
 	}
 }
 
 // Two slow acquires in a row lengthen the turns, and spare places have turns of the old length.
 func TestDistance(t *testing.T) {
 	var p Places
-	p.Put(Waiter{ID: "a"}, p.Next(Waiter{ID: "a"}))
+	p.Put("a", p.Next("a"))
 	slow, now := 50*time.Millisecond, time.Unix(0, 0)
 	for i, c := range []struct {
 		took time.Duration
@@ -137,7 +115,7 @@ func TestDistance(t *testing.T) {
 		if c.next == "" {
 			continue
 		}
-		if got := p.Next(Waiter{ID: "a"}); got != c.next {
+		if got := p.Next("a"); got != c.next {
 			t.Errorf("%d: Next() = %v, want %s", i, got, c.next)
 		}
 	}
@@ -161,7 +139,7 @@ func TestPassingDistance(t *testing.T) {
 			now = now.Add(time.Second)
 			p.Measure(now, now.Add(took))
 		}
-		return p.Next(Waiter{ID: "a"})
+		return p.Next("a")
 	}
 	if got := quick(100, 60*time.Millisecond); got != "a:1:200" {
 		t.Errorf("after acquires of 60 ms, Next() = %v", got)

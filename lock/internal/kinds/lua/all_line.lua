@@ -9,9 +9,9 @@
 --   *         arrival in µs             when visitors may listen (letVisitorsIn)  as a place, and when nobody else waits
 --             earliest next turn, in µs when they have one
 --
--- A place is "<waiter>:<number>:<ms of its turn>", or "<waiter>:<number>x<permits>:<ms>" for several permits. A waiter is a client's id, with ":r" behind it for the readers of the client, and ":w"
+-- A place is "<waiter>:<number>:<ms of its turn>". A waiter is a client's id, with ":r" behind it for the readers of the client, and ":w"
 -- for its writers if they go in front of all readers. "*" is the place of all visitors: clients that know nothing of the line.
--- A turn reserves for its place what the place needs: the lock, its permits, or for a reader a share of the lock. The turn of a reader
+-- A turn reserves for its place what the place needs: the lock, one permit, or for a reader a share of the lock. The turn of a reader
 -- lasts for those who wait with it. The writer at the head is next while readers have the lock: its word keeps further readers out.
 -- Invariant: no turn and no word outlasts turnLimit, and each has its place in the line unless that has left; there are mostTurns of
 -- them at most, and all stand in front of the places, since their scores are below zero. No place arrives later than turnLimit from now for
@@ -37,13 +37,13 @@ end
 
 -- waiterOf returns the waiter in a place, and the ms of its turn, if the place says both.
 local function waiterOf(place)
-    local waiter, turn = string.match(place, '^(.-):[%dx]+:(%d+)$')
+    local waiter, turn = string.match(place, '^(.-):%d+:(%d+)$')
     return waiter or string.match(place, '^[^:]*'), turn
 end
 
 -- needOf returns how much a turn of this place reserves.
 local function needOf(place)
-    return tonumber(string.match(place, 'x(%d+):%d+$') or string.find(place, ':r:', 1, true) and share or 1)
+    return string.find(place, ':r:', 1, true) and share or 1
 end
 
 -- arrival returns the score of a place taken now.
@@ -92,8 +92,8 @@ local function turnsIn(line, list, place, now, anew)
         local whose, lasts = string.sub(marked, 2), left > 0 and left <= turnLimit
         if own ~= '' and waiterOf(whose) == own then
             local keeps = lasts and whose ~= place and string.sub(marked, 1, 1) == '~' -- another writer of this client is still next
-            turns.came = lasts or needOf(whose) >= 1
-            if not keeps and (not lasts or needOf(whose) >= 1) then
+            turns.came = lasts or needOf(whose) == 1
+            if not keeps and (not lasts or needOf(whose) == 1) then
                 redis.call('zrem', line, marked, (whose ~= place or whose == '*') and whose or marked)
             end
         elseif not lasts then
@@ -299,19 +299,15 @@ end
 
 -- callPlaces tells places, which begin at a rank, and those behind them. The first that listens gets a turn, if there is enough for it. The
 -- one behind watches over the turn: it asks when that ends. Behind the writer that is next, only readers are told: they come in while it lets
--- them. Who needs more permits than are left is passed over. callPlaces returns the place that has got a turn, how many watch, whether enough
--- do, or a writer is next, and whether somebody was passed over.
+-- them. callPlaces returns the place that has got a turn, how many watch, and whether enough do, or a writer is next.
 local function callPlaces(line, places, at, turns, available, counted, now, tell)
     local called, watchers, enough = nil, 0, counted == '0' and 3 or 1 -- more watch where nobody knows who listens
-    local passedOver = false
     local readers = available > 0 and available < 1 and turns.reserved >= 1 -- only they are told
     while places[1] do
         for _, place in ipairs(places) do
             local sign = not called and watchers == 0 and signFor(place, turns, available) -- nobody goes before one for whom there is not enough
             if turns.of[place] or place == '*' and not sign or readers and needOf(place) == 1 then
                 at = at + 1
-            elseif needOf(place) > math.max(1, available - turns.reserved) then
-                at, passedOver = at + 1, true
             elseif sign == '~' and lettingIn(tonumber(redis.call('zrange', line, at, at, 'withscores')[2]), now) then
                 at, readers = at + 1, true -- it asks by itself
             else
@@ -334,7 +330,7 @@ local function callPlaces(line, places, at, turns, available, counted, now, tell
         end
         places = redis.call('zrange', line, at, at + mostTurns)
     end
-    return called, watchers, readers, passedOver
+    return called, watchers, readers
 end
 
 -- visitAlone gives visitors a turn where nobody of the line waits: who frees a lock and asks again at once would have it before them for ever.
@@ -388,14 +384,14 @@ local function callNext(line, channel, publish, counted, id, message, available,
         places = redis.call('zrange', line, at, at + mostTurns)
     end
     local tell = teller(channel, publish, message, listening, counted, visit)
-    local called, watchers, watched, passedOver = callPlaces(line, places, at, turns, available, counted, now, tell)
+    local called, watchers, watched = callPlaces(line, places, at, turns, available, counted, now, tell)
     if called == '*' then
         putOff(line, listening, now, before, visit)
     elseif called and listening ~= 0 and available >= 1 and (watchers == 0 and not watched or available > (before or available)) then
         tell('*') -- should the called process hang, nobody else would ask; and visitors who wait for permits never ask by themselves
     end
     local alone = called and listening == 0 and turns.count == 0 and watchers == 0 and not watched and string.sub(called, 1, #id) == id
-    return called ~= nil or watched or turns.count > 0 or behind ~= nil or passedOver and listening == 0, alone and nobody or listening > 0 and visitorsToo or someone
+    return called ~= nil or watched or turns.count > 0 or behind ~= nil, alone and nobody or listening > 0 and visitorsToo or someone
 end
 
 -- tellFree tells the next in the line that so much is available; without a line it tells all, by a message, unless so many have been told. It

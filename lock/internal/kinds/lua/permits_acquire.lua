@@ -66,7 +66,7 @@ if free < count or left then
         left = first[2] and tonumber(first[2]) < tonumber(never) and tonumber(first[2]) - now or -1
     end
     left = waitInLine(line, place, stand, left, permitLook)
-    if turns and turns.came and free > turns.reserved then
+    if turns and turns.came and free > turns.count then
         callNext(line, channel, publish, counted, '', free, free, free, place) -- whoever is behind may want fewer
     end
     return left

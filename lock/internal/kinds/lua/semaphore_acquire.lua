@@ -46,7 +46,7 @@ if known then
 end
 if free < permits or left then
     local again = waitInLine(line, place, stand, free >= permits and left or -1, permitLook)
-    if turns and turns.came and free > turns.reserved then
+    if turns and turns.came and free > turns.count then
         callNext(line, channel, publish, counted, '', free, free, free, place) -- whoever is behind may want fewer
     end
     return again
