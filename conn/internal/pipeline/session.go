@@ -41,8 +41,8 @@ func NewSession(nc, raw net.Conn, limits resp.Limits) *Session {
 	return s
 }
 
-// HangUp closes the connection at once, unless another goroutine is at it. It closes the connection beneath TLS, because the close_notify alert may block
-// for seconds if the peer has stopped reading, and no server needs the alert.
+// HangUp closes the connection at once, unless another goroutine is at it. It closes the connection beneath TLS, because
+// the close_notify alert may block for seconds if the peer has stopped reading, and no server needs the alert.
 func (s *Session) HangUp() {
 	if !s.hangsUp.Swap(true) {
 		_ = s.raw.Close() // the error of closing carries no information

@@ -6,20 +6,27 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/internal/redistest"
 	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/resp"
 )
 
+// limited returns a Pool of the user limited, who has all keys and commands, of which tests take some away. The user has no channel: Redis 6.0
+// has no rules for channels, and nobody listens.
+func limited(t *testing.T, s *redistest.Server) *conn.Pool {
+	s.Do("ACL", "SETUSER", "limited", "on", ">secret", "~*", "+@all")
+	cfg := s.Config()
+	cfg.Username, cfg.Password = "limited", "secret"
+	return redistest.Open(t, cfg)
+}
+
 // A change refused halfway, for lack of the right to its last command, is refused again to a repeat under the same latch, also at once, and
 // runs as soon as the right is there.
 func TestServerChangeRefusedHalfway(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
-		s.Do("ACL", "SETUSER", "limited", "on", ">secret", "~*", "+@all") // no channel: Redis 6.0 has no rules for channels, and nobody listens
-		cfg := s.Config()
-		cfg.Username, cfg.Password = "limited", "secret"
-		pool := redistest.Open(t, cfg)
+		pool := limited(t, s)
 		const life, publish, latch = 60_000, "PUBLISH", "latch"
 		for _, c := range []struct {
 			kind, operation, right string
@@ -61,10 +68,7 @@ func TestServerChangeRefusedHalfway(t *testing.T) {
 // A release of one of several holds that may not leave its latch leaves the hold: a repeat, or an earlier request, would end another one.
 func TestServerReleaseRefusedHalfway(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
-		s.Do("ACL", "SETUSER", "limited", "on", ">secret", "~*", "+@all")
-		cfg := s.Config()
-		cfg.Username, cfg.Password = "limited", "secret"
-		pool := redistest.Open(t, cfg)
+		pool := limited(t, s)
 		const latch, lease = "latch", 60_000
 		common := []any{lease, "owner", "PUBLISH", 20_000, 0, soon()}
 		line := append(append([]any{}, common...), "1", "client", "place", "")
@@ -131,10 +135,7 @@ func TestServerReleaseRefusedHalfway(t *testing.T) {
 // downgrade, without one of the rights: the writer has the lock as before, and with the right the owner only reads.
 func TestServerWriterRefusedHalfway(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
-		s.Do("ACL", "SETUSER", "limited", "on", ">secret", "~*", "+@all")
-		cfg := s.Config()
-		cfg.Username, cfg.Password = "limited", "secret"
-		pool := redistest.Open(t, cfg)
+		pool := limited(t, s)
 		const lease, hold = 60_000, "{l}:owner:rwlock_timeout:1"
 		keys := []string{"l", "channel", "writers", hold, "latch"}
 		state := func() map[string]string {
