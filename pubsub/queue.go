@@ -28,6 +28,7 @@ type queue struct {
 	sent    uint               // number of events sent
 	backlog []*Event
 	bytes   int           // size of the backlog
+	state   *Event        // the last change of state; nil without one
 	feeding bool          // a feeder runs
 	held    bool          // the feeder is sending an event, or has just sent it
 	closed  bool          // the Subscription was closed while a feeder ran
@@ -51,6 +52,12 @@ func (q *queue) add(ev, kept *Event, keeper *sync.WaitGroup) (_ *Event, dropped 
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	size, waiting := ev.size(), len(q.events)
+	if ev.changesState() {
+		if kept == nil {
+			kept = ev.clone()
+		}
+		q.state = kept
+	}
 	if !q.feeding && waiting < cap(q.events) && (waiting == 0 || q.sendingBytes()+size <= q.limit) {
 		q.noteSent(size)
 		q.events <- *ev
@@ -174,7 +181,7 @@ func (q *queue) dropOldestLocked() (dropped int) {
 		case !drop && ev.changesState():
 			state = nil
 		case drop && ev.changesState():
-			state = ev
+			state = q.state // not ev: the consumer may have received later ones, or the feeder hold one
 		case drop:
 			lagged.N++
 			dropped++
