@@ -164,38 +164,72 @@ func TestManyPermitsAtOnce(t *testing.T) {
 	})
 }
 
-// A process that waits for more permits than are free passes its call on, and keeps its place.
-func TestCallForTooFewPermits(t *testing.T) {
+// A process that waits for more permits than are free keeps those behind it out for a second, and then lets them in for two: it does not
+// starve, and they do not wait for permits that never come.
+func TestLineBehindOneForManyPermits(t *testing.T) {
 	withPermits(t, 4, func(t *testing.T, w *world, k counted) {
 		holder := w.client(lock.Config{})
 		one, three := k.mustTake(t, holder, 1), k.mustTake(t, holder, 3)
-		var clients []*lock.Client
-		for range 4 {
-			c := w.client(lock.Config{})
-			c.OnlyWoken()
-			clients = append(clients, c)
-		}
-		large := k.waiting(t, clients[0], 3)
+		many := k.waiting(t, w.client(lock.Config{}), 3)
 		w.sleep(time.Millisecond)
-		larger := k.waiting(t, clients[1], 4)
-		w.sleep(time.Millisecond)
-		small := k.waiting(t, clients[2], 1)
-		w.sleep(time.Millisecond)
-		last := k.waiting(t, clients[3], 1)
+		single := k.waiting(t, w.client(lock.Config{}), 1)
 		one()
-		synctest.Wait()
-		if len(large) != 0 || len(larger) != 0 || len(small) != 1 || len(last) != 0 {
-			t.Errorf("one permit went to %d, %d, %d and %d", len(large), len(larger), len(small), len(last))
+		w.sleep(900 * time.Millisecond)
+		if len(single) != 0 {
+			t.Error("within a second a permit went to the process behind")
 		}
+		w.sleep(700 * time.Millisecond)
+		if len(single) != 1 {
+			t.Fatal("no permit went to the process behind in the time in which others may come in")
+		}
+		w.sleep(2 * time.Second) // again others are kept out
+		second := k.waiting(t, w.client(lock.Config{}), 1)
+		(<-single)()
 		three()
 		synctest.Wait()
-		if len(large) != 1 || len(last) != 0 {
-			t.Errorf("three permits went to %d and %d, want to the first in the line", len(large), len(last))
+		if len(many) != 1 || len(second) != 1 {
+			t.Errorf("of four permits three went to %d, and one to %d", len(many), len(second))
 		}
-		(<-large)()
-		(<-last)()
-		(<-small)()
-		(<-larger)()
+		(<-many)()
+		(<-second)()
+	})
+}
+
+// Processes that take one permit each, so that two are never free at once, do not keep off one that waits for two.
+func TestNobodyStarvesForTwoPermits(t *testing.T) {
+	withPermits(t, 2, func(t *testing.T, w *world, k counted) {
+		stop := make(chan struct{})
+		var others sync.WaitGroup
+		for i := range 4 {
+			c := w.client(lock.Config{})
+			others.Go(func() {
+				w.sleep(time.Duration(i) * 5 * time.Millisecond)
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					give := k.mustTake(t, c, 1)
+					w.sleep(10 * time.Millisecond)
+					give()
+				}
+			})
+		}
+		w.sleep(100 * time.Millisecond)
+		c := w.client(lock.Config{})
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		for i := range 20 {
+			give, err := k.take(ctx, c, 2)
+			if err != nil {
+				t.Errorf("the acquire %d of two permits: %v", i, err)
+				break
+			}
+			wantOK(t, "Release", give(t.Context()))
+		}
+		cancel()
+		close(stop)
+		others.Wait()
 	})
 }
 
@@ -357,5 +391,75 @@ func TestTryAcquireLeavesThePermitToTheCalled(t *testing.T) {
 		if keys := fmt.Sprint(w.srv.Do("KEYS", "*")); strings.Contains(keys, "lockwire_line") {
 			t.Errorf("%v are left", keys)
 		}
+	})
+}
+
+// TryAcquire takes no permit for which a process at the head of the line waits, until that lets others in.
+func TestTryAcquireBesideOneForManyPermits(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		holder := w.client(lock.Config{})
+		s := setUp(t, holder, 2)
+		wantOK(t, "Acquire", s.Acquire(t.Context(), 2))
+		many := countedKinds[0].waiting(t, w.client(lock.Config{}), 2)
+		wantOK(t, "Release", s.Release(t.Context(), 1))
+		synctest.Wait()
+		wantErr(t, "TryAcquire(1)", s.TryAcquire(t.Context(), 1), lock.ErrNotAcquired)
+		w.sleep(1500 * time.Millisecond)
+		wantOK(t, "TryAcquire(1) later", s.TryAcquire(t.Context(), 1))
+		wantOK(t, "Release", s.Release(t.Context(), 2))
+		(<-many)()
+		w.settled("sem")
+	})
+}
+
+// Of processes that want several permits each, or different numbers, only one for which there are enough is called.
+func TestProcessesWithDifferentNumbersOfPermits(t *testing.T) {
+	for name, wants := range map[string][]int{"two each": {2}, "one or two": {1, 2}, "one to eight": {1, 2, 3, 4, 5, 6, 7, 8}} {
+		t.Run(name, func(t *testing.T) {
+			withPermits(t, 8, func(t *testing.T, w *world, k counted) {
+				const processes, rounds = 24, 3
+				w.srv.ClearLog()
+				var callers sync.WaitGroup
+				for i := range processes {
+					c := w.client(lock.Config{})
+					callers.Go(func() {
+						for range rounds {
+							give := k.mustTake(t, c, wants[i%len(wants)])
+							w.sleep(5 * time.Millisecond)
+							give()
+						}
+					})
+				}
+				callers.Wait()
+				if each := float64(w.asked()) / (processes * rounds); each > 3.5 {
+					t.Errorf("%.1f acquires were sent for each granted, want 3.5 at most", each)
+				}
+			})
+		})
+	}
+}
+
+// A place says how many permits the caller in front wants: the next caller of the process may want another number.
+func TestPlaceOfTheNextCallerForPermits(t *testing.T) {
+	withPermits(t, 4, func(t *testing.T, w *world, k counted) {
+		give := k.mustTake(t, w.client(lock.Config{}), 4)
+		c := w.client(lock.Config{})
+		ctx, cancel := context.WithCancel(t.Context())
+		left := make(chan error, 1)
+		go func() {
+			_, err := k.take(ctx, c, 3)
+			left <- err
+		}()
+		w.sleep(time.Millisecond)
+		one := k.waiting(t, c, 1)
+		w.sleep(time.Millisecond)
+		cancel()
+		wantErr(t, "of three permits, take", <-left, lock.ErrNotAcquired)
+		w.sleep(time.Millisecond)
+		if line := fmt.Sprint(w.srv.Do("ZRANGE", semLine, "0", "-1")); strings.Contains(line, "=") {
+			t.Errorf("the line is %v, with a place for three permits", line)
+		}
+		give()
+		(<-one)()
 	})
 }

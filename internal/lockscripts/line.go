@@ -25,9 +25,12 @@ const (
 	nextLook     = 500
 	readLook     = 1000
 	keepsOut     = 3000
+	keepsBack    = 1000
 	letsIn       = 2000
 	inFront      = 1_000_000_000_000
 	lineLife     = "25000"
+	manyPermits  = 5_000_000_000_000_000
+	mostPassed   = 100
 )
 
 // lineKey is the line among the keys of a script, or "".
@@ -60,9 +63,12 @@ func waiterOf(place string) (waiter string, turn int64) {
 
 func isNumber(text string) bool { return text != "" && strings.Trim(text, "0123456789") == "" }
 
-func needOf(place string) float64 {
+func needOf(c *fakeredis.Call, line, place string) float64 {
 	if strings.Contains(place, ":r:") {
 		return share
+	}
+	if noted, ok := c.Do("ZSCORE", line, "="+place).(string); ok {
+		return float64(number(noted) - manyPermits)
 	}
 	return 1
 }
@@ -80,17 +86,18 @@ type lineTurns struct {
 	more     bool   // and not only the place of visitors
 	wrong    bool   // the key is no line
 	later    bool   // visitors have a place for later
-	head     string // the first place of a process
+	head     string // the first place of a process, of those that want no more than one
 	of       map[string]int64
 	count    int64
 	reserved float64
-	first    int64 // ms for which the first turn lasts
+	awaited  float64 // permits for which a place with a word waits
+	first    int64   // ms for which the first turn lasts
 	came     bool
 	ended    bool // a turn of others has ended
 	visited  bool // a turn of visitors has ended, and no further one
 }
 
-func modelTurns(c *fakeredis.Call, line, place string, free float64, anew bool) (t lineTurns) {
+func modelTurns(c *fakeredis.Call, line, place string, free, available float64) (t lineTurns) {
 	list, ok := c.TryDo("ZRANGE", line, "0", strconv.Itoa(mostTurns), "WITHSCORES").([]any)
 	t.waits, t.wrong, t.of = len(list) > 0, !ok, map[string]int64{}
 	t.more = len(list) > 2 || t.waits && list[0] != "*"
@@ -99,26 +106,29 @@ func modelTurns(c *fakeredis.Call, line, place string, free float64, anew bool) 
 		t.later = int64(score) > 1000*now(c)
 	}
 	own, _ := waiterOf(place)
-turns:
 	for pair := range slices.Chunk(list, 2) {
 		mark, at := pair[0].(string), now(c)
 		f, _ := strconv.ParseFloat(pair[1].(string), 64)
 		left := -int64(math.Round(f)) - at
 		whose := mark[1:]
 		waiter, _ := waiterOf(whose)
-		lasts, mine := left > 0 && left <= turnLimit, own != "" && waiter == own
+		lasts, mine, need := left > 0 && left <= turnLimit, own != "" && waiter == own, float64(0)
+		if f < 0 {
+			need = needOf(c, line, whose)
+		}
 		switch {
 		case f >= 0 && mark == "*":
 			continue
 		case f >= 0:
-			t.head = mark
-			break turns
-		case mine && lasts && needOf(whose) < 1:
+			if f < manyPermits && t.head == "" && needOf(c, line, mark) <= 1 {
+				t.head = mark
+			}
+		case mine && lasts && need < 1:
 			t.came = true
 		case mine && lasts && whose != place && mark[0] == '~': // another writer of this client is still next
 		case mine:
-			t.came = needOf(whose) == 1
-			c.Do("ZREM", line, mark)
+			t.came = t.came || need >= 1
+			c.Do("ZREM", line, mark, "="+whose)
 			if whose != place || whose == "*" {
 				c.Do("ZREM", line, whose)
 			}
@@ -126,15 +136,19 @@ turns:
 			if whose == "*" && t.later {
 				c.Do("ZREM", line, mark)
 			} else {
-				c.Do("ZREM", line, mark, whose)
+				c.Do("ZREM", line, mark, whose, "="+whose)
 			}
 			t.visited, t.ended = !t.ended && whose == "*", true
-		case anew && mark[0] == '~':
+		case mark[0] == '~' && need <= available:
 			c.Do("ZREM", line, mark)
 		default:
 			t.of[whose] = left
 			t.count++
-			t.reserved += needOf(whose)
+			if mark[0] == '~' && need > 1 {
+				t.awaited += need
+			} else {
+				t.reserved += need
+			}
 		}
 	}
 	if t.of["*"] > 0 && t.reserved > free {
@@ -159,27 +173,28 @@ func (t *lineTurns) headFirst(c *fakeredis.Call, line, place string) {
 		return
 	}
 	c.TryDo("ZADD", line, strconv.FormatInt(-turn-now(c), 10), "!"+t.head)
-	t.of[t.head], t.count, t.reserved, t.first = turn, 1, needOf(t.head), turn
+	t.of[t.head], t.count, t.reserved, t.first = turn, 1, needOf(c, line, t.head), turn
 }
 
 func modelReserved(c *fakeredis.Call, line, place string, spare, free float64) (left int64, reserved bool, turns lineTurns) {
 	if line == "" || place == "" {
 		return 0, false, turns
 	}
-	turns = modelTurns(c, line, place, free, false)
+	turns = modelTurns(c, line, place, free, 0)
 	if turns.count == 0 && turns.visited && !turns.came && spare == 0 && free == 1 {
 		turns.headFirst(c, line, place)
 	}
 	if left = turns.first; turns.count == 0 {
 		left = -1
 	}
-	return left, turns.reserved > spare, turns
+	reserved = turns.reserved > spare || !turns.came && turns.reserved+turns.awaited > spare
+	return left, reserved, turns
 }
 
 // lettingIn is the function of all_line.lua.
-func lettingIn(since float64, ms int64) bool {
+func lettingIn(since float64, ms, out int64) bool {
 	waited := ms - int64(min(since, math.MaxInt64/2))
-	for out := int64(keepsOut); waited >= out; out *= 2 {
+	for ; waited >= out; out *= 2 {
 		open := max(letsIn, out/2)
 		if waited -= out; waited < open {
 			return true
@@ -197,7 +212,7 @@ func scoreAt(c *fakeredis.Call, line string, rank int64) float64 {
 }
 
 // modelNext is becomeNext.
-func modelNext(c *fakeredis.Call, line, place string, beside *lineTurns) bool {
+func modelNext(c *fakeredis.Call, line, place string, beside *lineTurns, permits bool) (next, keeps bool) {
 	marks := c.Int("ZCOUNT", line, "-inf", "(0")
 	list, _ := c.Do("ZRANGE", line, text(marks), text(marks+mostTurns+1), "WITHSCORES").([]any)
 	since := math.Inf(1)
@@ -207,59 +222,72 @@ func modelNext(c *fakeredis.Call, line, place string, beside *lineTurns) bool {
 			since, _ = strconv.ParseFloat(pair[1].(string), 64)
 			break
 		}
-		if other != "*" && !(beside.of[other] > 0 && needOf(other) < 1) {
-			return false
+		if other != "*" && !(beside.of[other] > 0 && (permits && beside.awaited == 0 || needOf(c, line, other) < 1)) {
+			return false, false
 		}
 	}
 	at := now(c)
 	if since > float64(at) {
 		c.Do("ZADD", line, text(at), place)
 	}
-	if !lettingIn(since, at) {
+	out := int64(keepsOut)
+	if permits {
+		out = keepsBack
+	}
+	if keeps = !lettingIn(since, at, out); keeps {
 		c.Do("ZADD", line, strconv.FormatInt(-nextFor-at, 10), "~"+place)
 	}
-	return true
+	return true, keeps
 }
 
 func modelWaitInLine(c *fakeredis.Call, line, place, stand string, left int64) any {
-	return modelWaitAs(c, line, place, stand, left, wait{})
+	again, _ := modelWaitAs(c, line, place, stand, left, wait{})
+	return again
 }
 
 // A wait is how a refused client waits in line.
 type wait struct {
 	most   int64      // ms to its next look; 0 for any
 	beside *lineTurns // turns of others, for a writer refused because of readers
+
+	permits int64 // refused, if any
 }
 
-func modelWaitAs(c *fakeredis.Call, line, place, stand string, left int64, w wait) any {
+func modelWaitAs(c *fakeredis.Call, line, place, stand string, left int64, w wait) (again int64, keeps bool) {
 	if line == "" || stand == "" {
-		return left
+		return left, keeps
 	}
 	added, ok := c.TryDo("ZADD", line, "NX", arrival(place, micros(c)), place).(int64)
 	if !ok {
-		return left
+		return left, keeps
 	}
 	if added == 0 {
-		c.Do("ZREM", line, "!"+place, "~"+place)
+		c.Do("ZREM", line, "!"+place, "~"+place, "="+place)
+	}
+	if w.permits > 1 {
+		c.TryDo("ZADD", line, text(manyPermits+w.permits), "="+place)
 	}
 	c.Do("PEXPIRE", line, lineLife)
-	if w.beside != nil && modelNext(c, line, place, w.beside) {
-		w.most = nextLook
+	if w.beside != nil {
+		next := false
+		if next, keeps = modelNext(c, line, place, w.beside, w.permits > 0); next {
+			w.most = nextLook
+		}
 	}
 	if w.most > 0 && (left < 0 || left > w.most) {
 		left = w.most
 	}
 	if left < 0 {
-		return left
+		return left, keeps
 	}
-	return left + max(0, c.Int("ZRANK", line, place)-2*c.Int("ZCOUNT", line, "-inf", "(0"))*callFor
+	return left + max(0, c.Int("ZRANK", line, place)-2*c.Int("ZCOUNT", line, "-inf", "(0"))*callFor, keeps
 }
 
 func modelGiveWay(c *fakeredis.Call, line, place, stand string) {
 	switch {
 	case line == "":
 	case stand == "leave":
-		c.TryDo("ZREM", line, place, "!"+place, "~"+place)
+		c.TryDo("ZREM", line, place, "!"+place, "~"+place, "="+place)
 	case stand == "move":
 		c.TryDo("ZADD", line, arrival(place, micros(c)), place)
 		c.Do("PEXPIRE", line, lineLife)
@@ -267,15 +295,23 @@ func modelGiveWay(c *fakeredis.Call, line, place, stand string) {
 }
 
 func modelStrangers(c *fakeredis.Call, channel, publish string) int64 {
+	all, ours, known := listenersOf(c, publish, channel, channel+":lockwire")
+	if !known {
+		return -1
+	}
+	return max(0, all-ours)
+}
+
+func listenersOf(c *fakeredis.Call, publish, one, other string) (ofOne, ofOther int64, known bool) {
 	numsub := "NUMSUB"
 	if publish == "SPUBLISH" {
 		numsub = "SHARDNUMSUB"
 	}
-	counts, ok := c.TryDo("PUBSUB", numsub, channel, channel+":lockwire").([]any)
+	counts, ok := c.TryDo("PUBSUB", numsub, one, other).([]any)
 	if !ok {
-		return -1
+		return 0, 0, false
 	}
-	return max(0, counts[1].(int64)-counts[3].(int64))
+	return counts[1].(int64), counts[3].(int64), true
 }
 
 // A teller is the part of a script that tells waiting clients what is free.
@@ -375,11 +411,7 @@ func (t teller) visit(c *fakeredis.Call, others, at, turn int64) (ms int64) {
 
 // sinceNow is the function of all_line.lua.
 func (t teller) sinceNow(c *fakeredis.Call, at int64) {
-	ahead := c.Int("ZCOUNT", t.line, text(at+1000*turnLimit), "+inf")
-	if ahead == 0 {
-		return
-	}
-	list, _ := c.Do("ZRANGE", t.line, text(-ahead), "-1").([]any)
+	list, _ := c.Do("ZRANGEBYSCORE", t.line, text(at+1000*turnLimit), text(manyPermits)).([]any)
 	for i, place := range list {
 		c.TryDo("ZADD", t.line, arrival(place.(string), at+int64(i)+1), place.(string))
 	}
@@ -391,7 +423,7 @@ func (t teller) comeForward(c *fakeredis.Call, visitors int64, turns lineTurns) 
 	if !ok || turns.of["*"] > 0 {
 		return 1
 	}
-	front, others := rank-2*turns.count, max(1, c.Int("ZCOUNT", t.line, "0", "+inf")-turns.count-1)
+	front, others := rank-2*turns.count, max(1, c.Int("ZCOUNT", t.line, "0", text(manyPermits))-turns.count-1)
 	if front > 0 && front*visitors <= others*(visitors-1) {
 		c.TryDo("ZADD", t.line, text(int64(scoreAt(c, t.line, turns.count))-1), "*")
 	}
@@ -406,8 +438,7 @@ func visitTurn(at int64) int64 {
 }
 
 // mark is markFor.
-func (t teller) mark(place string, turns lineTurns) string {
-	need := needOf(place)
+func (t teller) mark(place string, need float64, turns lineTurns) string {
 	switch {
 	case turns.count >= mostTurns:
 	case turns.reserved+need <= t.available:
@@ -437,7 +468,7 @@ func (t teller) callNext(c *fakeredis.Call, behind string) (lined bool, waiting 
 
 // call is callNext. It reports whether nobody else waits, and whether visitors do.
 func (t teller) call(c *fakeredis.Call, behind string) (lined, alone, visitors bool) {
-	turns := modelTurns(c, t.line, "", t.before, t.available == 1 && !t.known)
+	turns := modelTurns(c, t.line, "", t.before, t.available)
 	others, at, rank := modelStrangers(c, t.channel, t.publish), micros(c), turns.count
 	if !turns.waits && others <= 0 || turns.wrong {
 		return false, true, false
@@ -466,14 +497,31 @@ func (t teller) call(c *fakeredis.Call, behind string) (lined, alone, visitors b
 		visit = int64(float64(visit) * t.comeForward(c, others, turns))
 		places = t.places(c, rank)
 	}
-	for ; len(places) > 0; places = t.places(c, rank) {
+	var passed []string
+	defer func() { t.endUnheard(c, passed) }()
+places:
+	for ; len(places) > 0 && len(passed) < mostPassed; places = t.places(c, rank) {
 		for _, place := range places {
 			place, mark := place.(string), ""
-			if calls {
-				mark = t.mark(place, turns)
+			if place[0] == '=' {
+				break places
 			}
-			readers = readers || mark == "~" && lettingIn(scoreAt(c, t.line, rank), at/1000)
-			if turns.of[place] > 0 || place == "*" && mark == "" || readers && needOf(place) == 1 {
+			need := needOf(c, t.line, place)
+			if calls {
+				mark = t.mark(place, need, turns)
+			}
+			readers = readers || mark == "~" && lettingIn(scoreAt(c, t.line, rank), at/1000, keepsOut)
+			lacks := need > max(1, t.available)
+			if lacks && (len(passed) > 0 || lettingIn(t.score(c, place), at/1000, keepsBack)) {
+				rank++
+				passed = append(passed, place)
+				continue
+			}
+			if lacks && turns.of[place] > 0 {
+				t.tellVisitors(c, called, true, others, at)
+				return true, false, others > 0
+			}
+			if turns.of[place] > 0 || place == "*" && mark == "" || readers && need >= 1 {
 				rank++
 				continue
 			}
@@ -483,7 +531,7 @@ func (t teller) call(c *fakeredis.Call, behind string) (lined, alone, visitors b
 			case !allowed:
 				return true, false, others > 0
 			case n == 0 && t.counted != "0":
-				c.Do("ZREM", t.line, place)
+				c.Do("ZREM", t.line, place, "="+place)
 			case place == "*":
 				t.visit(c, others, at, visit)
 				c.Do("PEXPIRE", t.line, lineLife)
@@ -503,7 +551,7 @@ func (t teller) call(c *fakeredis.Call, behind string) (lined, alone, visitors b
 			default:
 				rank++
 				calls = false
-				if watchers++; t.counted != "0" || watchers == 3 {
+				if watchers++; t.counted != "0" || watchers == 3 || lacks {
 					t.tellVisitors(c, called, true, others, at)
 					return true, false, others > 0
 				}
@@ -511,7 +559,27 @@ func (t teller) call(c *fakeredis.Call, behind string) (lined, alone, visitors b
 		}
 	}
 	t.tellVisitors(c, called, watchers > 0 || readers, others, at)
-	return turns.count > 0 || behind != "" || readers, alone && turns.count == 1 && watchers == 0 && !readers, others > 0
+	lined = turns.count > 0 || behind != "" || readers || len(passed) > 0
+	return lined, alone && turns.count == 1 && watchers == 0 && !readers && len(passed) == 0, others > 0
+}
+
+// endUnheard is the function of all_line.lua.
+func (t teller) endUnheard(c *fakeredis.Call, places []string) {
+	if t.counted == "0" {
+		return
+	}
+	for _, place := range places {
+		waiter, _ := waiterOf(place)
+		if _, listening, known := listenersOf(c, t.publish, t.channel, t.channel+":"+waiter); known && listening == 0 {
+			c.Do("ZREM", t.line, place, "="+place)
+		}
+	}
+}
+
+func (t teller) score(c *fakeredis.Call, place string) float64 {
+	text, _ := c.Do("ZSCORE", t.line, place).(string)
+	score, _ := strconv.ParseFloat(text, 64)
+	return score
 }
 
 // tellVisitors tells visitors beside the called process.
@@ -549,7 +617,7 @@ func availableOf(c *fakeredis.Call, lock string) float64 {
 func modelQuit(c *fakeredis.Call) any {
 	line, place, counts := c.Keys[2], c.Args[3], c.Args[4] == "1"
 	list, _ := c.TryDo("ZRANGE", line, "0", "8").([]any)
-	if ended, ok := c.TryDo("ZREM", line, place, "!"+place, "~"+place).(int64); !ok || ended == 0 {
+	if ended, ok := c.TryDo("ZREM", line, place, "!"+place, "~"+place, "="+place).(int64); !ok || ended == 0 {
 		return int64(0)
 	}
 	free, message := availableOf(c, c.Keys[0]), "0"
@@ -570,7 +638,7 @@ func modelQuit(c *fakeredis.Call) any {
 // modelTellOfLease tells the process behind the first place of a line, which has ended, to ask.
 func modelTellOfLease(c *fakeredis.Call, list []any, place string) any {
 	channel, publish, counted := c.Keys[1], c.Args[0], c.Args[1]
-	list = slices.DeleteFunc(list, func(v any) bool { return strings.ContainsAny(v.(string)[:1], "!~*") })
+	list = slices.DeleteFunc(list, func(v any) bool { return strings.ContainsAny(v.(string)[:1], "!~*=") })
 	if publish == "" {
 		return int64(0)
 	}

@@ -65,7 +65,7 @@ func modelPermitsAcquire(c *fakeredis.Call) any {
 		}
 	}
 	if reserved {
-		return a.refused(c, free, left, turns)
+		return a.refused(c, count, free, left, turns)
 	}
 	c.Do("DECRBY", key, text(count))
 	end := text(now + number(c.Args[0]))

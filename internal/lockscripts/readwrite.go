@@ -385,7 +385,8 @@ func modelWriteAcquire(c *fakeredis.Call) any {
 	if mode == "read" {
 		w.beside = &turns
 	}
-	return modelWaitAs(c, line, place, stand, left, w)
+	again, _ := modelWaitAs(c, line, place, stand, left, w)
+	return again
 }
 
 func modelWriteRelease(c *fakeredis.Call) any {

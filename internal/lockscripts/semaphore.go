@@ -60,10 +60,18 @@ func tellPermits(c *fakeredis.Call, line, publish string, args int, told, availa
 type asker struct{ line, place, stand, counted, publish string }
 
 // refused has a client wait without these permits. A called client passes the call on.
-func (a asker) refused(c *fakeredis.Call, free, left int64, turns lineTurns) any {
-	again := modelWaitAs(c, a.line, a.place, a.stand, left, wait{most: permitLook})
-	if turns.came && free > turns.count {
-		a.teller(c, free).callNext(c, a.place)
+func (a asker) refused(c *fakeredis.Call, permits, free, left int64, turns lineTurns) any {
+	behind := ""
+	if turns.came && c.Do("ZSCORE", a.line, a.place) != nil {
+		behind = a.place
+	}
+	w := wait{most: permitLook, permits: permits}
+	if permits > max(1, free) {
+		w.beside = &turns
+	}
+	again, keeps := modelWaitAs(c, a.line, a.place, a.stand, left, w)
+	if turns.came && !keeps && float64(free) > turns.reserved+turns.awaited {
+		a.teller(c, free).callNext(c, behind)
 	}
 	return again
 }
@@ -108,9 +116,9 @@ func modelSemaphoreAcquire(c *fakeredis.Call) any {
 	left, reserved, turns := modelReserved(c, a.line, a.place, float64(free-permits), float64(free))
 	switch {
 	case free < permits:
-		return a.refused(c, free, -1, turns)
+		return a.refused(c, permits, free, -1, turns)
 	case reserved:
-		return a.refused(c, free, left, turns)
+		return a.refused(c, permits, free, left, turns)
 	}
 	c.Do("SET", latch, c.Args[2], "PX", strconv.FormatInt(2*number(c.Args[0]), 10))
 	if _, refused := c.TryDo("DECRBY", key, c.Args[2]).(fakeredis.Err); refused {

@@ -8,11 +8,13 @@
 --             when first next, in ms    when the place is next (becomeNext)       as above
 --   *         arrival in µs             when visitors may listen (letVisitorsIn)  as a place, and when nobody else waits
 --             earliest next turn, in µs when they have one
+--   =<place>  manyPermits + their number        when several permits are refused (waitInLine)  with the place, or when its client asks
 --
 -- A place is "<waiter>:<number>:<ms of its turn>". A waiter is a client's id, with ":r" behind it for the readers of the client, and ":w"
 -- for its writers if they go in front of all readers. "*" is the place of all visitors: clients that know nothing of the line.
--- A turn reserves for its place what the place needs: the lock, one permit, or for a reader a share of the lock. The turn of a reader
--- lasts for those who wait with it. The writer at the head is next while readers have the lock: its word keeps further readers out.
+-- A turn reserves for its place what the place needs: the lock, its permits, or for a reader a share of the lock. The turn of a reader
+-- lasts for those who wait with it. The writer at the head is next while readers have the lock, and so is the place at the head for which there are
+-- too few permits: its word keeps others out.
 -- Invariant: no turn and no word outlasts turnLimit, and each has its place in the line unless that has left; there are mostTurns of
 -- them at most, and all stand in front of the places, since their scores are below zero. No place arrives later than turnLimit from now for
 -- longer than until the next release.
@@ -22,9 +24,10 @@ local turnLimit, mostTurns = 10000, 8 -- ms: a turn that ends later is from befo
 local blindVisit, permitVisit = 1000000, 40000 -- µs between visits where nobody knows whether visitors wait; behind a visit to permits
 local nextLook, readLook = 500, 1000 -- ms within which the writer that is next, and a reader beside readers, ask again uncalled
 local permitLook = 1000 -- ms within which who waits for permits asks again uncalled, and 100 ms for each place in front
-local keepsOut, letsIn = 3000, 2000 -- ms for which the writer that is next keeps readers out at first, and then lets them in at least
+local keepsOut, keepsBack, letsIn = 3000, 1000, 2000 -- ms for which the writer that is next keeps readers out at first, and a place for many permits others; then it lets them in at least so long
 local lineLife = 25000 -- ms: each process asks more often as long as it waits
 local share = 1 / 64 -- of a lock: so much have all its readers together
+local manyPermits, mostPassed = 5000000000000000, 100 -- behind all arrivals; places that a release passes over
 local inFront = 1000000000000 -- µs by which the place of a writer that goes first is older
 local someone, nobody, visitorsToo = 1, 2, 4 -- who waits, as a release tells its client; 3 if nobody listens either
 
@@ -41,9 +44,13 @@ local function waiterOf(place)
     return waiter or string.match(place, '^[^:]*'), turn
 end
 
--- needOf returns how much a turn of this place reserves.
-local function needOf(place)
-    return string.find(place, ':r:', 1, true) and share or 1
+-- needOf returns how much a turn of a place reserves. Of permits it is as many as the client of the place was refused last.
+local function needOf(line, place)
+    if string.find(place, ':r:', 1, true) then
+        return share
+    end
+    local noted = redis.call('zscore', line, '=' .. place)
+    return noted and noted - manyPermits or 1
 end
 
 -- arrival returns the score of a place taken now.
@@ -59,16 +66,20 @@ end
 -- giveWay ends a place ("leave"), or moves it to the end of the line for others of the same process ("move").
 local function giveWay(line, place, stand)
     if line and stand == 'leave' then
-        redis.pcall('zrem', line, place, '!' .. place, '~' .. place)
+        redis.pcall('zrem', line, place, '!' .. place, '~' .. place, '=' .. place)
     elseif line and stand == 'move' then
         redis.pcall('zadd', line, arrival(place, serverTime()), place)
         redis.call('pexpire', line, lineLife)
     end
 end
 
--- 2. Turns. A table of turns has: of, the ms left by place; their count; how much they reserve; the ms left of the first; came: whether
--- the waiter who asks has, or had until now, a turn; and visited: whether a turn of visitors has ended, and of nobody else (nil: no turn has).
--- These are the turns of others, but a reader's counts for its client, too.
+-- 2. Turns. A table of turns has: of, the ms left by place; their count; how much they reserve; awaited: the permits for which a place with a
+-- word waits; the ms left of the first; came: whether the waiter who asks has, or had until now, a turn; and visited: whether a turn of visitors
+-- has ended, and of nobody else (nil: no turn has). These are the turns of others, but a reader's counts for its client, too.
+
+local function noTurns()
+    return {of = {}, count = 0, reserved = 0, awaited = 0, came = false}
+end
 
 -- visited tells whether in a line, list, visitors have a place for later: they have just had a turn.
 local function visited(list, now)
@@ -81,28 +92,30 @@ local function visited(list, now)
 end
 
 -- turnsIn returns the turns at the beginning of a line, list, for a client that asks from a place. It ends the turn of this client, and
--- turns that are over. The word of a writer ends if all is free anew.
-local function turnsIn(line, list, place, now, anew)
-    local own, turns = waiterOf(place), {of = {}, count = 0, reserved = 0, came = false}
+-- turns that are over. A word ends if enough is available.
+local function turnsIn(line, list, place, now, available)
+    local own, turns = waiterOf(place), noTurns()
     for i = 1, #list, 2 do
         local marked, left = list[i], -tonumber(list[i + 1]) - now
         if tonumber(list[i + 1]) >= 0 then
             break
         end
         local whose, lasts = string.sub(marked, 2), left > 0 and left <= turnLimit
+        local need, word = needOf(line, whose), string.sub(marked, 1, 1) == '~'
         if own ~= '' and waiterOf(whose) == own then
-            local keeps = lasts and whose ~= place and string.sub(marked, 1, 1) == '~' -- another writer of this client is still next
-            turns.came = lasts or needOf(whose) == 1
-            if not keeps and (not lasts or needOf(whose) == 1) then
-                redis.call('zrem', line, marked, (whose ~= place or whose == '*') and whose or marked)
+            local keeps = lasts and whose ~= place and word -- another waiter of this client is still next
+            turns.came = turns.came or not keeps and (lasts or need >= 1)
+            if not keeps and (not lasts or need >= 1) then
+                redis.call('zrem', line, marked, (whose ~= place or whose == '*') and whose or marked, '=' .. whose)
             end
         elseif not lasts then
-            redis.call('zrem', line, marked, whose == '*' and visited(list, now) and marked or whose)
+            redis.call('zrem', line, marked, whose == '*' and visited(list, now) and marked or whose, '=' .. whose)
             turns.visited = turns.visited == nil and whose == '*'
-        elseif anew and string.sub(marked, 1, 1) == '~' then
+        elseif word and need <= available then
             redis.call('zrem', line, marked)
         else
-            turns.of[whose], turns.count, turns.reserved = left, turns.count + 1, turns.reserved + needOf(whose)
+            local kind = word and need > 1 and 'awaited' or 'reserved'
+            turns.of[whose], turns.count, turns[kind] = left, turns.count + 1, turns[kind] + need
         end
     end
     return turns
@@ -122,7 +135,8 @@ end
 local function headFirst(line, list, place, turns, now)
     local first = nil
     for i = #list - 1, 1, -2 do
-        if tonumber(list[i + 1]) >= 0 and list[i] ~= '*' then
+        local arrived = tonumber(list[i + 1])
+        if arrived >= 0 and arrived < manyPermits and list[i] ~= '*' and needOf(line, list[i]) <= 1 then
             first = list[i]
         end
     end
@@ -132,17 +146,17 @@ local function headFirst(line, list, place, turns, now)
     local _, turn = waiterOf(first)
     turn = tonumber(turn or callFor)
     mark(line, '!', first, turn, 1000 * now)
-    turns.of[first], turns.count, turns.reserved = turn, 1, needOf(first)
+    turns.of[first], turns.count, turns.reserved = turn, 1, needOf(line, first)
 end
 
 -- reservedFor returns for how many ms too much of what is free is reserved for others, if more than spare is: so much remains beside what is
--- asked for. Otherwise it returns nil. It also returns the turns of others; turns.waits tells whether the line has more than the place of visitors.
+-- asked for. Otherwise it returns nil. A word keeps nobody out who has been called. It also returns the turns of others; turns.waits tells whether the line has more than the place of visitors.
 local function reservedFor(line, place, now, spare, free)
     if not line or place == '' then
-        return nil, {of = {}, count = 0, reserved = 0, came = false}
+        return nil, noTurns()
     end
     local list = redis.pcall('zrange', line, 0, mostTurns, 'withscores')
-    local turns = turnsIn(line, list, place, now)
+    local turns = turnsIn(line, list, place, now, 0)
     endVisit(line, turns, free)
     if turns.count == 0 and turns.visited and not turns.came and spare == 0 and free == 1 then
         headFirst(line, list, place, turns, now)
@@ -151,16 +165,16 @@ local function reservedFor(line, place, now, spare, free)
         turns.first = math.min(turns.first or left, left)
     end
     turns.waits = list[3] or list[1] and list[1] ~= '*'
-    return turns.reserved > spare and (turns.first or -1) or nil, turns
+    return turns.reserved + (turns.came and 0 or turns.awaited) > spare and (turns.first or -1) or nil, turns
 end
 
 -- 3. A refused client.
 
--- lettingIn tells whether a writer that has been next since a time, in ms, lets readers in at a time in µs: they may wait for each other. The
--- writer keeps readers out for twice as long each time, so it has the lock in the end, however long each of them does. It then lets them in
--- for half of that at least, so they have a third of the time, however long the writer waits.
-local function lettingIn(since, now)
-    local waited, out = math.floor(now / 1000) - since, keepsOut
+-- lettingIn tells whether who has been next since a time, in ms, lets others in at a time in µs: they may wait for each other. First it keeps them
+-- out for so many ms. A writer keeps readers out for twice as long each time, so it has the lock in the end, however long each of them does. It then lets them in
+-- for half of that at least, so they have a third of the time, however long the writer waits. The same holds for permits.
+local function lettingIn(since, now, out)
+    local waited = math.floor(now / 1000) - since
     while waited >= out do
         local open = math.max(letsIn, out / 2)
         if waited < out + open then
@@ -171,66 +185,80 @@ local function lettingIn(since, now)
     return false
 end
 
--- becomeNext makes a writer next if only visitors, and readers with a turn, stand in front of its place. The place gets its word, unless the
--- writer lets readers in. becomeNext returns the ms until the writer should ask again, if it is next.
-local function becomeNext(line, place, turns)
+-- becomeNext makes a client next if only visitors, and readers or who waits for permits with a turn, stand in front of its place. The place gets its
+-- word, unless it lets others in. becomeNext returns the ms until the client should ask again, if it is next, and whether it has its word.
+local function becomeNext(line, place, turns, permits)
     local marks, now, since = redis.call('zcount', line, '-inf', '(0'), serverTime(), math.huge
     local list = redis.call('zrange', line, marks, marks + mostTurns + 1, 'withscores')
     for i = 1, #list, 2 do
         if list[i] == place then
             since = tonumber(list[i + 1])
             break
-        elseif list[i] ~= '*' and not (turns.of[list[i]] and needOf(list[i]) < 1) then
-            return nil
+        elseif list[i] ~= '*' and not (turns.of[list[i]] and (permits and turns.awaited == 0 or needOf(line, list[i]) < 1)) then
+            return nil, false
         end
     end
     if since > now / 1000 then -- an arrival
         redis.call('zadd', line, math.floor(now / 1000), place)
     end
-    if not lettingIn(since, now) then
+    local keeps = not lettingIn(since, now, permits and keepsBack or keepsOut)
+    if keeps then
         mark(line, '~', place, nextFor, now)
     end
-    return nextLook
+    return nextLook, keeps
 end
 
 -- waitInLine gives a refused client a place, unless it has one, and returns the ms until it should ask again uncalled: those left, at most
--- most if there is a bound, and the time that those in front of it have. beside has the turns of others for a writer refused because of readers.
-local function waitInLine(line, place, stand, left, most, beside)
+-- most if there is a bound, and the time that those in front of it have. beside has the turns of others for a writer refused because of readers,
+-- and for who wants more permits than there are. permits, if any, are as many as the client was refused. waitInLine also returns whether
+-- the place keeps others out.
+local function waitInLine(line, place, stand, left, most, beside, permits)
     if not line or stand == '' then
-        return left
+        return left, false
     end
     local added = redis.pcall('zadd', line, 'nx', arrival(place, serverTime()), place)
     if type(added) == 'table' then
-        return left -- a server that is out of memory has no place
+        return left, false -- a server that is out of memory has no place
     elseif added == 0 then
-        redis.call('zrem', line, '!' .. place, '~' .. place)
+        redis.call('zrem', line, '!' .. place, '~' .. place, '=' .. place)
+    end
+    if (permits or 1) > 1 then
+        redis.pcall('zadd', line, string.format('%.0f', manyPermits + permits), '=' .. place)
     end
     redis.call('pexpire', line, lineLife)
-    local bound = most
+    local bound, keeps = nil, false
     if beside then
-        bound = becomeNext(line, place, beside)
+        bound, keeps = becomeNext(line, place, beside, permits)
     end
+    bound = bound or most
     if bound and (left < 0 or left > bound) then
         left = bound
     end
     if left < 0 then
-        return left
+        return left, keeps
     end
     local ahead = redis.call('zrank', line, place) - 2 * redis.call('zcount', line, '-inf', '(0') -- without the turns and their places
-    return left + math.max(0, ahead) * callFor
+    return left + math.max(0, ahead) * callFor, keeps
 end
 
 -- 4. What is free is told. A server knows of the listeners to a lock's channels, counted: 0 only some of them, 1 all, 2 all that know
 -- the line.
 
--- visitors returns how many of them listen to the lock's channel, as far as this server knows; -1 if it is not to be known.
-local function visitors(channel, publish)
-    local numsub = publish == 'SPUBLISH' and 'shardnumsub' or 'numsub'
-    local counts = redis.pcall('pubsub', numsub, channel, channel .. ':lockwire')
-    if counts.err or math.max(counts[2], counts[4]) > 1000000 then -- Valkey 9.1 counts 8, 15 and 16 listeners as some 10^14
-        return -1
+-- listenersOf returns channels with their numbers of listeners, as far as this server knows; nil if these are not to be known.
+local function listenersOf(publish, channels)
+    local counts = redis.pcall('pubsub', publish == 'SPUBLISH' and 'shardnumsub' or 'numsub', unpack(channels))
+    for i = 2, #counts, 2 do
+        if counts[i] > 1000000 then -- Valkey 9.1 counts 8, 15 and 16 listeners as some 10^14
+            return nil
+        end
     end
-    return math.max(0, counts[2] - counts[4])
+    return not counts.err and counts or nil
+end
+
+-- visitors returns how many of them listen to the lock's channel; -1 if it is not to be known.
+local function visitors(channel, publish)
+    local counts = listenersOf(publish, {channel, channel .. ':lockwire'})
+    return counts and math.max(0, counts[2] - counts[4]) or -1
 end
 
 -- letVisitorsIn gives visitors a place if there may be any: behind the first place, a second behind it if nobody knows.
@@ -245,8 +273,7 @@ end
 
 -- signFor returns how the turn of a place begins, "!" or "~", if beside other turns there is enough for it, and nil otherwise. available
 -- is less than the whole lock if readers have it.
-local function signFor(place, turns, available)
-    local need = needOf(place)
+local function signFor(place, need, turns, available)
     if turns.count >= mostTurns then
         return nil
     elseif turns.reserved + need <= available then
@@ -263,7 +290,7 @@ local function comeForward(line, listening, turns)
         return 1
     end
     local front = rank - 2 * turns.count
-    local others = math.max(1, redis.call('zcount', line, '0', '+inf') - turns.count - 1)
+    local others = math.max(1, redis.call('zcount', line, '0', manyPermits) - turns.count - 1)
     if front > 0 and front * listening <= others * (listening - 1) then
         local first = redis.call('zrange', line, turns.count, turns.count, 'withscores')
         redis.pcall('zadd', line, string.format('%.0f', first[2] - 1), '*')
@@ -299,38 +326,63 @@ end
 
 -- callPlaces tells places, which begin at a rank, and those behind them. The first that listens gets a turn, if there is enough for it. The
 -- one behind watches over the turn: it asks when that ends. Behind the writer that is next, only readers are told: they come in while it lets
--- them. callPlaces returns the place that has got a turn, how many watch, and whether enough do, or a writer is next.
+-- them. Behind the first place that needs more permits than are available nobody is told, unless it lets others in: then it is passed over, with
+-- others for which there are too few. callPlaces returns the place that has got a turn, how many watch, whether enough do, or a place is
+-- next, and the places passed over.
 local function callPlaces(line, places, at, turns, available, counted, now, tell)
-    local called, watchers, enough = nil, 0, counted == '0' and 3 or 1 -- more watch where nobody knows who listens
+    local called, watchers, enough, passed = nil, 0, counted == '0' and 3 or 1, {} -- more watch where nobody knows who listens
     local readers = available > 0 and available < 1 and turns.reserved >= 1 -- only they are told
-    while places[1] do
+    while places[1] and #passed < mostPassed do
         for _, place in ipairs(places) do
-            local sign = not called and watchers == 0 and signFor(place, turns, available) -- nobody goes before one for whom there is not enough
-            if turns.of[place] or place == '*' and not sign or readers and needOf(place) == 1 then
+            local need = needOf(line, place)
+            local lacks = need > math.max(1, available)
+            local sign = not called and watchers == 0 and signFor(place, need, turns, available) -- nobody goes before one for whom there is not enough
+            if string.sub(place, 1, 1) == '=' then
+                return called, watchers, readers, passed
+            elseif lacks and (passed[1] or lettingIn(tonumber(redis.call('zscore', line, place)), now, keepsBack)) then
                 at = at + 1
-            elseif sign == '~' and lettingIn(tonumber(redis.call('zrange', line, at, at, 'withscores')[2]), now) then
+                table.insert(passed, place)
+            elseif lacks and turns.of[place] then
+                return called, watchers, true, passed
+            elseif turns.of[place] or place == '*' and not sign or readers and need >= 1 then
+                at = at + 1
+            elseif sign == '~' and lettingIn(tonumber(redis.call('zrange', line, at, at, 'withscores')[2]), now, keepsOut) then
                 at, readers = at + 1, true -- it asks by itself
             else
                 local told, turn = tell(place)
                 if type(told) == 'table' then
-                    return called, watchers, true -- the user may not publish: waiters look by themselves
+                    return called, watchers, true, passed -- the user may not publish: waiters look by themselves
                 elseif told == 0 and counted ~= '0' then
-                    redis.call('zrem', line, place)
+                    redis.call('zrem', line, place, '=' .. place)
                 elseif sign then
                     mark(line, sign, place, sign == '~' and nextFor or turn, now)
                     redis.call('pexpire', line, lineLife)
                     at, called, readers = at + 2, place, readers or sign == '~'
                 else
                     at, watchers = at + 1, watchers + 1
-                    if watchers == enough then
-                        return called, watchers, true
+                    if watchers == enough or lacks then
+                        return called, watchers, true, passed
                     end
                 end
             end
         end
         places = redis.call('zrange', line, at, at + mostTurns)
     end
-    return called, watchers, readers
+    return called, watchers, readers, passed
+end
+
+-- endUnheard ends those of the places that were passed over for which nobody listens. Nobody else would find out.
+local function endUnheard(line, places, channel, publish)
+    local channels = {}
+    for i, place in ipairs(places) do
+        channels[i] = channel .. ':' .. waiterOf(place)
+    end
+    local counts = places[1] and listenersOf(publish, channels) or {}
+    for i, place in ipairs(places) do
+        if counts[2 * i] == 0 then
+            redis.call('zrem', line, place, '=' .. place)
+        end
+    end
 end
 
 -- visitAlone gives visitors a turn where nobody of the line waits: who frees a lock and asks again at once would have it before them for ever.
@@ -348,8 +400,7 @@ end
 -- sinceNow gives places that arrive long after now an arrival now, in their order: the server's clock was set back, and who comes or moves would
 -- go before them until the clock is where it was.
 local function sinceNow(line, now)
-    local ahead = redis.call('zcount', line, string.format('%.0f', now + 1000 * turnLimit), '+inf')
-    for i, place in ipairs(ahead > 0 and redis.call('zrange', line, -ahead, -1) or {}) do
+    for i, place in ipairs(redis.call('zrangebyscore', line, string.format('%.0f', now + 1000 * turnLimit), manyPermits)) do
         redis.pcall('zadd', line, arrival(place, now + i), place)
     end
 end
@@ -364,7 +415,7 @@ local function callNext(line, channel, publish, counted, id, message, available,
         return false, nobody
     end
     sinceNow(line, now)
-    local turns = turnsIn(line, list, '', math.floor(now / 1000), available == 1 and not before)
+    local turns = turnsIn(line, list, '', math.floor(now / 1000), available)
     endVisit(line, turns, before or 0)
     if turns.of['*'] and available > (before or available) and listening ~= 0 then
         redis.pcall(publish, channel, message) -- a message wakes as many visitors as it says
@@ -384,14 +435,15 @@ local function callNext(line, channel, publish, counted, id, message, available,
         places = redis.call('zrange', line, at, at + mostTurns)
     end
     local tell = teller(channel, publish, message, listening, counted, visit)
-    local called, watchers, watched = callPlaces(line, places, at, turns, available, counted, now, tell)
+    local called, watchers, watched, passed = callPlaces(line, places, at, turns, available, counted, now, tell)
+    endUnheard(line, counted ~= '0' and passed or {}, channel, publish)
     if called == '*' then
         putOff(line, listening, now, before, visit)
     elseif called and listening ~= 0 and available >= 1 and (watchers == 0 and not watched or available > (before or available)) then
         tell('*') -- should the called process hang, nobody else would ask; and visitors who wait for permits never ask by themselves
     end
-    local alone = called and listening == 0 and turns.count == 0 and watchers == 0 and not watched and string.sub(called, 1, #id) == id
-    return called ~= nil or watched or turns.count > 0 or behind ~= nil, alone and nobody or listening > 0 and visitorsToo or someone
+    local alone = called and listening == 0 and turns.count == 0 and watchers == 0 and not watched and not passed[1] and string.sub(called, 1, #id) == id
+    return called ~= nil or watched or passed[1] ~= nil or turns.count > 0 or behind ~= nil, alone and nobody or listening > 0 and visitorsToo or someone
 end
 
 -- tellFree tells the next in the line that so much is available; without a line it tells all, by a message, unless so many have been told. It
@@ -444,4 +496,18 @@ local function admitReader(line, place, stand, turns, first, channel, publish, c
     end
     local tell = first and tellFree or callNext -- of the first, readers of Redisson's processes hear, too: all may come in
     tell(line, channel, publish, counted, '', '1', 1 - share)
+end
+
+-- 6. Permits.
+
+-- refusePermits refuses a client so many permits, and returns the ms until it should ask again uncalled. left is the time until more may be free
+-- by themselves. A client that was called passes the call on, unless it keeps others out.
+local function refusePermits(line, channel, publish, counted, place, stand, permits, left, turns, free)
+    local stood, keeps = turns and turns.came and redis.call('zscore', line, place) and place or nil, false
+    turns = turns or noTurns()
+    left, keeps = waitInLine(line, place, stand, left, permitLook, permits > math.max(1, free) and turns or nil, permits)
+    if turns.came and not keeps and free > turns.reserved + turns.awaited then
+        callNext(line, channel, publish, counted, '', free, free, free, stood)
+    end
+    return left
 end

@@ -7,7 +7,7 @@ local lock, channel, line = KEYS[1], KEYS[2], KEYS[3]
 local publish, counted, id, place, counts = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
 local front = line and redis.pcall('zrange', line, 0, 8)
-local ended = line and redis.pcall('zrem', line, place, '!' .. place, '~' .. place)
+local ended = line and redis.pcall('zrem', line, place, '!' .. place, '~' .. place, '=' .. place)
 if not line or type(ended) == 'table' or ended == 0 then
     return 0
 end
@@ -22,7 +22,7 @@ local function tellOfLease()
         return 0
     end
     for _, other in ipairs(front) do
-        if string.find(other, '^[^!~*]') then
+        if string.find(other, '^[^!~*=]') then
             first = first or other
             if first ~= place then
                 return 0

@@ -65,11 +65,7 @@ if free < count or left then
         local first = there and redis.call('zrange', permits, 0, 0, 'withscores') or {}
         left = first[2] and tonumber(first[2]) < tonumber(never) and tonumber(first[2]) - now or -1
     end
-    left = waitInLine(line, place, stand, left, permitLook)
-    if turns and turns.came and free > turns.count then
-        callNext(line, channel, publish, counted, '', free, free, free, place) -- whoever is behind may want fewer
-    end
-    return left
+    return refusePermits(line, channel, publish, counted, place, stand, count, left, turns, free)
 end
 take()
 giveWay(line, place, stand)

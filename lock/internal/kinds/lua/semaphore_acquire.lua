@@ -45,11 +45,7 @@ if known then
     left, turns = reservedFor(line, place, now, free - permits, free)
 end
 if free < permits or left then
-    local again = waitInLine(line, place, stand, free >= permits and left or -1, permitLook)
-    if turns and turns.came and free > turns.count then
-        callNext(line, channel, publish, counted, '', free, free, free, place) -- whoever is behind may want fewer
-    end
-    return again
+    return refusePermits(line, channel, publish, counted, place, stand, permits, free >= permits and left or -1, turns, free)
 end
 take()
 giveWay(line, place, stand)
