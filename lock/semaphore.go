@@ -27,10 +27,10 @@ var semaphoreKind = &kinds.Lazy[*kind]{Make: func() *kind {
 // A Semaphore is immutable, and many goroutines may share it.
 //
 //   - Waiting callers of a Client are served in the order of their calls.
-//   - Clients that wait for a single permit each are served in turn.
-//   - Clients that wait for several permits each, or for different numbers, ask in vain often: the more of them, the slower.
-//   - A Client that waits for many permits does not hold up Clients that wait for fewer, and may wait as long as they take each free permit.
-//   - TryAcquire passes waiting callers, but takes no permit reserved for a Client that has just been woken.
+//   - Waiting Clients are served in turn, however many permits each of them wants.
+//   - The first of them for which there are too few keeps the others out for a second. Then it lets them have what is free for two seconds,
+//     keeps them out for two, and so on, each time for twice as long; they have a third of the time at least.
+//   - TryAcquire passes waiting callers, but takes no permit reserved for a Client that has just been woken, or kept back for the first.
 type Semaphore struct{ handle Handle }
 
 // Semaphore returns the semaphore with the given name. The name is the semaphore's key on the server. An invalid name is

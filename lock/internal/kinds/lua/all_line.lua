@@ -24,10 +24,12 @@ local turnLimit, mostTurns = 10000, 8 -- ms: a turn that ends later is from befo
 local blindVisit, permitVisit = 1000000, 40000 -- µs between visits where nobody knows whether visitors wait; behind a visit to permits
 local nextLook, readLook = 500, 1000 -- ms within which the writer that is next, and a reader beside readers, ask again uncalled
 local permitLook = 1000 -- ms within which who waits for permits asks again uncalled, and 100 ms for each place in front
-local keepsOut, keepsBack, letsIn = 3000, 1000, 2000 -- ms for which the writer that is next keeps readers out at first, and a place for many permits others; then it lets them in at least so long
+local keepsOut, keepsBack = 3000, 1000 -- ms for which the writer that is next keeps readers out at first, and who is next for permits others
+local letsIn = 2000 -- ms for which these let them in then, at least
 local lineLife = 25000 -- ms: each process asks more often as long as it waits
 local share = 1 / 64 -- of a lock: so much have all its readers together
-local manyPermits, mostPassed = 5000000000000000, 100 -- behind all arrivals; places that a release passes over
+local manyPermits = 5000000000000000 -- a score behind all arrivals
+local mostPassed = 100 -- places that a release passes over at most
 local inFront = 1000000000000 -- µs by which the place of a writer that goes first is older
 local someone, nobody, visitorsToo = 1, 2, 4 -- who waits, as a release tells its client; 3 if nobody listens either
 
@@ -45,11 +47,14 @@ local function waiterOf(place)
 end
 
 -- needOf returns how much a turn of a place reserves. Of permits it is as many as the client of the place was refused last.
+local anyNotes = nil -- whether there are any in the line
 local function needOf(line, place)
     if string.find(place, ':r:', 1, true) then
         return share
+    elseif anyNotes == nil then
+        anyNotes = redis.call('zcount', line, manyPermits, '+inf') > 0
     end
-    local noted = redis.call('zscore', line, '=' .. place)
+    local noted = anyNotes and redis.call('zscore', line, '=' .. place)
     return noted and noted - manyPermits or 1
 end
 
@@ -150,7 +155,8 @@ local function headFirst(line, list, place, turns, now)
 end
 
 -- reservedFor returns for how many ms too much of what is free is reserved for others, if more than spare is: so much remains beside what is
--- asked for. Otherwise it returns nil. A word keeps nobody out who has been called. It also returns the turns of others; turns.waits tells whether the line has more than the place of visitors.
+-- asked for. Otherwise it returns nil. The word of a place for permits keeps nobody out who has been called. It also returns the turns of others;
+-- turns.waits tells whether the line has more than the place of visitors.
 local function reservedFor(line, place, now, spare, free)
     if not line or place == '' then
         return nil, noTurns()
@@ -170,9 +176,9 @@ end
 
 -- 3. A refused client.
 
--- lettingIn tells whether who has been next since a time, in ms, lets others in at a time in µs: they may wait for each other. First it keeps them
--- out for so many ms. A writer keeps readers out for twice as long each time, so it has the lock in the end, however long each of them does. It then lets them in
--- for half of that at least, so they have a third of the time, however long the writer waits. The same holds for permits.
+-- lettingIn tells whether who has been next since a time, in ms, lets others in at a time in µs: they may wait for each other. It keeps them out for
+-- so many ms at first, and for twice as long each time, so it has the lock in the end, however long each of them does. It then lets them in for half
+-- of that at least, so they have a third of the time, however long it waits.
 local function lettingIn(since, now, out)
     local waited = math.floor(now / 1000) - since
     while waited >= out do
@@ -224,6 +230,7 @@ local function waitInLine(line, place, stand, left, most, beside, permits)
     end
     if (permits or 1) > 1 then
         redis.pcall('zadd', line, string.format('%.0f', manyPermits + permits), '=' .. place)
+        anyNotes = true
     end
     redis.call('pexpire', line, lineLife)
     local bound, keeps = nil, false
@@ -380,7 +387,7 @@ local function endUnheard(line, places, channel, publish)
     local counts = places[1] and listenersOf(publish, channels) or {}
     for i, place in ipairs(places) do
         if counts[2 * i] == 0 then
-            redis.call('zrem', line, place, '=' .. place)
+            redis.call('zrem', line, place, '~' .. place, '=' .. place)
         end
     end
 end
