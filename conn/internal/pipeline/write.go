@@ -85,7 +85,7 @@ func (l *Link) unreadLocked() bool {
 		if err != nil && l.failLocked(err) {
 			l.HangUp()
 		}
-		if !unread {
+		if !unread || err != nil {
 			return false
 		}
 		l.from.wakeNext.Store(true)

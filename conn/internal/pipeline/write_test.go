@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -314,4 +315,61 @@ func TestFailDuringAWrite(t *testing.T) {
 		cancel()
 		_ = server.Close()
 	}
+}
+
+// heldWriter is a connection whose Write returns when the test lets it.
+type heldWriter struct {
+	net.Conn
+	returns chan struct{}
+}
+
+func (w heldWriter) Write(b []byte) (int, error) {
+	n, err := w.Conn.Write(b)
+	<-w.returns
+	return n, err
+}
+
+// A connection that was reset behind bytes that nobody has read fails its Link, and the next command ends.
+func TestResetBehindUnreadBytes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, server := net.Pipe()
+		go func() {
+			_, _ = server.Read(make([]byte, 100))
+			_, _ = server.Write([]byte("+PONG\r\n"))
+		}()
+		slow := heldWriter{client, make(chan struct{})}
+		s := pipeline.NewSession(slow, slow, resp.Limits{})
+		var reset atomic.Bool
+		s.Unread(func() (bool, error) {
+			if reset.Load() {
+				return true, syscall.ECONNRESET
+			}
+			return false, nil
+		})
+		l := new(link)
+		l.Link = pipeline.New(s, limits(time.Second), l, &l.wg)
+		ctx, cancel := context.WithCancel(t.Context()) // with a ctx that can end writeLoop writes
+		defer cancel()
+		if _, err := l.Do(ctx, "PING"); err != nil {
+			t.Fatal(err)
+		}
+		second := make(chan error, 1)
+		go func() {
+			_, err := l.Do(ctx, "PING")
+			second <- err
+		}()
+		synctest.Wait()
+		reset.Store(true)
+		close(slow.returns)
+		synctest.Wait()
+		select {
+		case err := <-second:
+			if !errors.Is(err, syscall.ECONNRESET) {
+				t.Errorf("Do = %v, want %v", err, syscall.ECONNRESET)
+			}
+		default:
+			t.Error("the command has not ended")
+		}
+		_ = server.Close()
+	})
 }
