@@ -152,3 +152,23 @@ func allocated(fn func()) uint64 {
 	runtime.ReadMemStats(&after)
 	return after.TotalAlloc - before.TotalAlloc
 }
+
+// Entries, Pairs and As walk a reply without a copy of it.
+func TestPairsAreNotCopied(t *testing.T) {
+	const n = 10000
+	v := read(t, "*10000\r\n"+strings.Repeat("*2\r\n+1-1\r\n*2\r\n+a\r\n+b\r\n", n))
+	if got := allocated(func() {
+		for range resp.Entries(v, nil) {
+			break
+		}
+	}); got > 1000 {
+		t.Errorf("Entries up to the first of %d: %d bytes allocated", n, got)
+	}
+	if got := allocated(func() { _, _ = v.Pairs() }); got > 1000 {
+		t.Errorf("Pairs of %d: %d bytes allocated", n, got)
+	}
+	w := read(t, "*10000\r\n"+strings.Repeat("*2\r\n+a\r\n+b\r\n", n))
+	if got := allocated(func() { _, _ = resp.As[[]resp.Value](w, nil) }); got > n*32+20000 {
+		t.Errorf("As[[]Value] of %d pairs: %d bytes allocated", n, got)
+	}
+}

@@ -238,7 +238,11 @@ func (d *decoder) decodeSlice(v Value, dst reflect.Value) error {
 		return v.isNot("a list")
 	}
 	elems := v.elems()
-	if flat, ok := unnested(elems); ok && isScalar(t.Elem()) { // pairs, as in RESP3
+	if isScalar(t.Elem()) && nested(elems) { // pairs, as in RESP3
+		flat := make([]Value, 0, 2*len(elems))
+		for i := range elems {
+			flat = append(flat, elems[i].elems()...)
+		}
 		elems = flat
 	}
 	dst.Set(reflect.MakeSlice(t, len(elems), len(elems)))
@@ -267,7 +271,11 @@ func (d *decoder) decodeMap(v Value, dst reflect.Value) error {
 	key, elem := reflect.New(t.Key()).Elem(), reflect.New(t.Elem()).Elem()
 	for k, e := range pairs {
 		key.SetZero()
-		elem.SetZero()
+		if k := elem.Kind(); k == reflect.Struct || k == reflect.Array { // it may hold its own address
+			elem = reflect.New(t.Elem()).Elem()
+		} else {
+			elem.SetZero()
+		}
 		if err := d.decode(k, key, ""); err != nil {
 			return inPart(err, "a key")
 		}

@@ -300,3 +300,30 @@ func TestEntries(t *testing.T) {
 		}
 	}
 }
+
+// small keeps short texts in itself, like many types that save an allocation.
+type small struct {
+	room [32]byte
+	text []byte
+}
+
+func (s *small) UnmarshalText(b []byte) error {
+	s.text = append(s.room[:0], b...)
+	return nil
+}
+
+// Two values of a map do not share memory.
+func TestMapValuesShareNoMemory(t *testing.T) {
+	v := read(t, "%2\r\n+a\r\n+one\r\n+b\r\n+two\r\n")
+	m, err := resp.As[map[string]small](v, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, b := string(m["a"].text), string(m["b"].text); a != "one" || b != "two" {
+		t.Errorf("a is %q, b is %q, want one and two", a, b)
+	}
+	list, err := resp.As[[]small](read(t, "*2\r\n+one\r\n+two\r\n"), nil)
+	if err != nil || string(list[0].text) != "one" || string(list[1].text) != "two" {
+		t.Errorf("list: %q %q %v", list[0].text, list[1].text, err)
+	}
+}

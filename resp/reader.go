@@ -96,7 +96,7 @@ func (p *shared) add(s []byte, left int) string {
 func (r *Reader) readCommon(b []byte) (Value, int) {
 	switch b[0] {
 	case '+':
-		if len(b) >= 5 && string(b[:5]) == "+OK\r\n" {
+		if len(b) >= 5 && string(b[:5]) == "+OK\r\n" && r.lim.Line >= 2 {
 			return Value{num: uint64(SimpleString), str: "OK"}, 5
 		}
 	case ':':

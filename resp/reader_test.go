@@ -421,3 +421,21 @@ func TestSyntaxErrorHints(t *testing.T) {
 		}
 	}
 }
+
+// A verbatim string without a format is refused with its first bytes, whatever its length.
+func TestLongVerbatimStringWithoutAFormat(t *testing.T) {
+	src := io.MultiReader(strings.NewReader("=5000\r\nabcdefgh"), iotest.ErrReader(errors.New("a read beyond")))
+	if _, err := resp.NewReader(src, resp.Limits{}).Read(); err == nil || !strings.Contains(err.Error(), "no format") {
+		t.Errorf("Read = %v", err)
+	}
+}
+
+// A limit holds for the most common reply as for others.
+func TestLineLimitOfOK(t *testing.T) {
+	for _, wire := range []string{"+OK\r\n", "*1\r\n+OK\r\n", "+ab\r\n"} {
+		_, err := resp.NewReader(strings.NewReader(wire), resp.Limits{Line: 1}).Read()
+		if err == nil {
+			t.Errorf("%q is read with a limit of 1", wire)
+		}
+	}
+}

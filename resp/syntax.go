@@ -163,7 +163,11 @@ func (r *Reader) readText(mark byte) error {
 		return err
 	}
 	kind, size := kindOf(mark), header+n+2
-	if err := r.need(min(size, header+smallText+2)); err != nil {
+	ahead := min(size, header+smallText+2)
+	if mark == '=' && ahead < size {
+		ahead = header + formatLen
+	}
+	if err := r.need(ahead); err != nil {
 		return err
 	}
 	if mark == '=' && r.buf[r.r+header+formatLen-1] != ':' {

@@ -251,11 +251,16 @@ func (v Value) Pairs() (iter.Seq2[Value, Value], error) {
 	case k != Array && k != Set && k != Push:
 		return pairs(nil), v.isNot("a list of pairs")
 	case len(e) > 0 && e[0].Kind() == Array:
-		flat, ok := unnested(e)
-		if !ok {
+		if !nested(e) {
 			return pairs(nil), v.isNot("a list of pairs: not each element is an array of two")
 		}
-		return pairs(flat), nil
+		return func(yield func(Value, Value) bool) {
+			for i := range e {
+				if !yield(e[i].At(0), e[i].At(1)) {
+					return
+				}
+			}
+		}, nil
 	case len(e)%2 != 0:
 		return pairs(nil), v.isNot("a list of pairs: the number of elements is odd")
 	}
@@ -280,15 +285,9 @@ func pairs(e []Value) iter.Seq2[Value, Value] {
 	}
 }
 
-// unnested returns the elements of the arrays in e, each of two elements, or false for any other list, also an empty one.
-func unnested(e []Value) (flat []Value, ok bool) {
-	for i := range e {
-		if e[i].Kind() != Array || e[i].Len() != 2 {
-			return nil, false
-		}
-		flat = append(flat, e[i].elems()...)
-	}
-	return flat, len(e) > 0
+// nested reports whether e is a list of arrays, each of two elements.
+func nested(e []Value) bool {
+	return len(e) > 0 && !slices.ContainsFunc(e, func(v Value) bool { return v.Kind() != Array || v.Len() != 2 })
 }
 
 func (v Value) elems() []Value {

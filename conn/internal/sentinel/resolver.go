@@ -330,8 +330,8 @@ func (r *round) ask(ctx context.Context) (s *pipeline.Session, err error) {
 }
 
 // eachAnswer asks the sentinels of list in turn, and calls use with each answer until use is done. An answer from before
-// the failover to known comes last. silence is the error of a sentinel if no answer was used; ended is the error if ctx has
-// ended.
+// the failover to known comes last, and only if known has failed, or if all sentinels have answered. silence is the error of a
+// sentinel if no answer was used; ended is the error if ctx has ended.
 func (r *Resolver) eachAnswer(ctx context.Context, list []sentinelAddr, known master, use func(answer) (done bool)) (silence, ended error) {
 	var aside answer
 	for _, at := range list {
@@ -355,7 +355,7 @@ func (r *Resolver) eachAnswer(ctx context.Context, list []sentinelAddr, known ma
 		}
 		r.demote(at)
 	}
-	if aside.master != "" {
+	if _, suspected := r.current(); aside.master != "" && (suspected || silence == nil) {
 		use(aside)
 		return nil, nil
 	}

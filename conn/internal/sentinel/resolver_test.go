@@ -252,3 +252,33 @@ func TestDialAfterTheEnd(t *testing.T) {
 		}
 	})
 }
+
+// A master that serves is not left for a former one, named by a sentinel that knows nothing of the last failover, while the other
+// sentinels do not answer. If all answer so, they have begun anew, and are believed.
+func TestOldAnswerWhileTheMasterServes(t *testing.T) {
+	for _, all := range []bool{false, true} {
+		bubble(t, func(t *testing.T, w *world) {
+			r := w.resolver(one, two, three)
+			lands(t, r, serverA)
+			defer follow(r)()
+			time.Sleep(time.Second)
+			w.promote(2, two, three)
+			w.announce(serverA, serverB)
+			time.Sleep(time.Second)
+			w.mu.Lock()
+			w.servers[serverA] = nil // cut off with the first sentinel
+			delete(w.views, two)
+			delete(w.views, three)
+			want := serverB
+			if all {
+				w.views[two], w.views[three] = view{master: serverA}, view{master: serverA}
+				want = serverA
+			}
+			w.mu.Unlock()
+			time.Sleep(30 * time.Second)
+			if r.Known() != want {
+				t.Errorf("the known master is %s, want %s (all answer: %v); changes %q", r.Known(), want, all, w.switches)
+			}
+		})
+	}
+}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -36,13 +35,8 @@ var (
 
 // replica is a sentinel's description of a replica.
 type replica struct {
-	addr, id string // as announced; of the process
+	addr, id string // as announced; of the process: two sentinels may know a replica by two addresses
 	away     bool   // the sentinel would not promote the replica
-}
-
-// same reports whether two sentinels describe the same replica, which may have two addresses.
-func (r replica) same(as replica) bool {
-	return r.addr != "" && r.addr == as.addr || r.id != "" && r.id == as.id
 }
 
 // opinion is the answer of one sentinel.
@@ -94,13 +88,14 @@ func (r *Resolver) combine(all []opinion) (s Succession, err error) {
 
 // count sets the replicas of s, as described by some sentinels. A replica is away if all of them say so.
 func (s *Succession) count(described []replica) {
-	var counted []replica
+	counted := make(map[string]bool) // by address and by id
 	for _, away := range []bool{false, true} {
 		for _, r := range described {
-			if r.away != away || slices.ContainsFunc(counted, r.same) {
+			id := "id " + r.id
+			if r.away != away || r.addr != "" && counted[r.addr] || r.id != "" && counted[id] {
 				continue
 			}
-			counted = append(counted, r)
+			counted[r.addr], counted[id] = true, true
 			if away {
 				s.Away++
 				s.AwayAddrs = append(s.AwayAddrs, r.addr)
