@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -358,4 +359,36 @@ func TestFairLeaverBehindADeadHead(t *testing.T) {
 			})
 		})
 	}
+}
+
+// At the end of a lease that nobody releases the first of the queue asks, and not all who wait.
+func TestFairLeasesThatEndByThemselves(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		const waiters, lease = 150, 50 * time.Millisecond
+		holder := w.client(lock.Config{})
+		l, err := holder.Fair("fair").Lock(t.Context(), lock.For(lease))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all sync.WaitGroup
+		for range waiters {
+			c := w.client(lock.Config{})
+			all.Go(func() {
+				l, err := c.Fair("fair").Lock(t.Context(), lock.For(lease))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				w.sleep(5 * time.Millisecond)
+				wantOK(t, "Unlock", l.Unlock(t.Context()))
+			})
+		}
+		w.sleep(time.Millisecond)
+		w.srv.ClearLog()
+		wantOK(t, "Unlock", l.Unlock(t.Context()))
+		all.Wait()
+		if each := float64(w.asked()) / waiters; each > 4 {
+			t.Errorf("%.1f acquires were sent for each granted, want 4 at most", each)
+		}
+	})
 }

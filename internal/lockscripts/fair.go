@@ -166,6 +166,9 @@ func modelFairAcquire(c *fakeredis.Call) any {
 	if left == -2 {
 		return int64(0)
 	}
+	if rank, ok := c.Do("ZRANK", m.timeouts, owner).(int64); ok && left >= 0 {
+		left += 100 * rank
+	}
 	return left
 }
 

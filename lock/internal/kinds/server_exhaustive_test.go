@@ -285,7 +285,7 @@ func (c *comparer) replyText(v resp.Value, now time.Time) string {
 		if point := relative(strconv.FormatInt(n, 10), now); point[0] == '@' || n > -1000 && n < 1000 {
 			return point
 		}
-		return replyText(steps(n))
+		return replyText(steps(n - 500)) // who waits in a queue is told up to 500 ms more than the lease
 	case resp.SimpleString:
 		return replyText(status(c.text(v, now)))
 	}
