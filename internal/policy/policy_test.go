@@ -110,7 +110,6 @@ var goroutines = map[string]string{
 	"lock/internal/cleanup/loop.go:Cleanup.loop#3":           "Cleanup.loop itself, before it returns: the deletion of latches",
 	"lock/lease.go:Lease.armLocked":                          "Client.Close: the timer of a lease",
 	"lock/client.go:Client.untilClose":                       "nobody needs to: it is stopped before the wait returns, or does no more than cancel a context",
-	"lock/internal/remote/parts.go:Beside":                   "Beside itself, before it returns",
 	"lock/internal/watchdog/loop.go:Watchdog.begin":          "Client.Close: watchdog",
 	"lock/internal/watchdog/round.go:Watchdog.run":           "Watchdog.run itself, before it returns",
 	"lock/internal/watchdog/watchdog.go:Watchdog.wakeLocked": "Client.Close: watchdog",

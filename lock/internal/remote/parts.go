@@ -1,7 +1,5 @@
 package remote
 
-import "sync"
-
 // BySlot divides list by the slots of the elements' names. With a single server all elements are in a part.
 func BySlot[T any](s *Server, list []T, name func(T) string) [][]T {
 	if s.Spread == nil {
@@ -24,17 +22,4 @@ func Partition[T any, K comparable](list []T, key func(T) K) [][]T {
 		parts[i] = append(parts[i], e)
 	}
 	return parts
-}
-
-// Beside runs fn for all parts concurrently and waits for all to return.
-func Beside[T any](parts [][]T, fn func([]T)) {
-	if len(parts) == 1 {
-		fn(parts[0])
-		return
-	}
-	var wg sync.WaitGroup
-	for _, part := range parts {
-		wg.Go(func() { fn(part) })
-	}
-	wg.Wait()
 }

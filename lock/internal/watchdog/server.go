@@ -93,7 +93,7 @@ func (w *Watchdog[L]) takeLocked(s *server[L], at time.Time) *round[L] {
 	return r
 }
 
-// pace adapts the size of the server's next round to the result of the last round.
+// adaptLocked adapts the size of the server's next round to the result of the last round.
 func (s *server[L]) adaptLocked(done, late bool) {
 	switch {
 	case done:
