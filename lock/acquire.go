@@ -22,7 +22,7 @@ var errUnanswered = errors.New("earlier requests for the lock have no answer")
 func (r *request) mustWait() (before watchMark, must bool) {
 	c := r.client
 	k := r.target.kind
-	if k.queued {
+	if k.queued() {
 		return watchMark{}, false
 	}
 	c.table.mu.Lock()
@@ -148,13 +148,13 @@ func (r *request) unanswered(ctx context.Context, start clock.Instant, err error
 	case !remote.Uncertain(err): // nothing has run
 	case answered: // a part of the script has run
 		r.undo(start, false)
-	case k.unowned && r.waits && ctx.Err() == nil && !c.isClosed():
+	case k.unowned() && r.waits && ctx.Err() == nil && !c.isClosed():
 		if !r.unsure && k.Undo != nil { // the next attempt has the same latch, and takes nothing more if this one has succeeded
 			r.unsure = true
 			c.acquires.Stay(r.permits)
 		}
 	default:
-		if ctx.Err() != nil && k.queued { // otherwise withdraw would send another undo
+		if ctx.Err() != nil && k.queued() { // otherwise withdraw would send another undo
 			r.leaveQueue()
 			r.waits = false
 		}
@@ -182,7 +182,7 @@ func (r *request) send(ctx context.Context, server conn.Doer, s position) (v res
 		return v, start, err
 	}
 	args := append(r.args(r.lease.Milliseconds(), r.owner), last)
-	calls := k.permits || k.isRead() || k.queued // their grants call the next in the line or queue
+	calls := k.permits || k.isRead() || k.queued() // their grants call the next in the line or queue
 	if r.target.line != "" {
 		args = append(args, s.place)
 		if calls || s.stand != standsJoin {
@@ -224,7 +224,7 @@ func (r *request) acknowledged(ctx context.Context, ack *remote.Acked) error {
 // accept makes r.got of the grant g. It undoes a grant that too few replicas have acknowledged, that has expired on the way, or that
 // comes after Close, and returns the reason.
 func (r *request) accept(g grant) error {
-	if r.target.kind.unowned {
+	if r.target.kind.unowned() {
 		return r.acceptUnowned(g)
 	}
 	c := r.client
@@ -301,7 +301,7 @@ func (r *request) lostBefore(l *Lease, g grant) []*Lease {
 		return gained.otherLeases(l)
 	}
 	lost := slices.DeleteFunc(l.otherLeases(l), func(other *Lease) bool { return other.period == l.period })
-	if g.count == 1 && r.target.kind.Suffix != "" { // no reader had the lock
+	if g.count == 1 && r.target.kind.isWrite() { // no reader had the lock
 		lost = append(lost, r.twins()...)
 	}
 	return lost
@@ -335,7 +335,7 @@ func (r *request) withdraw() {
 		r.undo(c.now(), true)
 	}
 	c.leavePlace(r.target, r.place)
-	queued := r.target.kind.queued
+	queued := r.target.kind.queued()
 	if queued {
 		r.leaveQueue()
 	}

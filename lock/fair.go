@@ -13,7 +13,6 @@ var fairKind = &kinds.Lazy[*kind]{Make: func() *kind {
 		storedAs:         reentrantKind.Get(),
 		args:             fairArgs(true),
 		parse:            parseFair,
-		queued:           true,
 		reentersOnSource: true,
 	}
 }}

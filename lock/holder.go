@@ -18,7 +18,7 @@ const (
 
 // planQuestions sets the times for a waiter that is now at the front.
 func (w *waiter) planQuestions(now time.Time) {
-	if w.target.kind.unowned {
+	if w.target.kind.unowned() {
 		return // nobody knows the holders
 	}
 	w.questions.last = lastQuestion(w.deadline, now)
@@ -92,7 +92,7 @@ func (w *waiter) askWhatIsDue(ctx context.Context) (free bool) {
 // A holder of this process may read the request of a waiter in line at any time: the answer is in the entry.
 func (w *waiter) noteHolder(held *seenHolder) *seenHolder {
 	kept := &w.why.holder
-	if !w.target.kind.queued {
+	if !w.target.kind.queued() {
 		w.client.table.mu.Lock()
 		defer w.client.table.mu.Unlock()
 		kept = &w.entry.seen

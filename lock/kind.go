@@ -21,14 +21,10 @@ type kind struct {
 	parse            func(v resp.Value) (Info, error) // parses the reply of info
 	owner            func(permits int) string         // the owner if the caller passes none; nil for Client.nextOwner
 	afterGrant       wakes                            // the waiters in line that ask at once after a grant to a caller of this process
-	queued           bool                             // the server keeps the queue, in which each waiter has its own owner and channel
 	silent           bool                             // no release is published: waiters poll by the target's backoff
 	reentersOnSource bool                             // a further hold of the owner creates no key, so the source of a migrating slot can grant it
-	unowned          bool                             // no leases: the server does not know who has a permit, or has waited for a latch
 	twin             *kind                            // the other half of a read-write lock; an Owner of that half does not stand in line for this one
-	announces        bool                             // with Config.PreferWriters a waiter announces itself to readers
 	permits          bool                             // has permits, which need a setup and have no Owner
-	relays           bool                             // has relays although it has no script HandOver
 	divisible        bool                             // a lease can lose some of its permits or values: Unlock releases the rest
 	show             func(owner string) string        // converts the owner to text; nil if already text
 }
@@ -68,8 +64,17 @@ func variant(k *kinds.Kind, base *kind) *kind {
 // isRead reports whether k is the read half of a read-write lock.
 func (k *kind) isRead() bool { return k.Reads && k.Suffix == "" }
 
-// passesOn reports whether a hold may pass to the next waiter of the process, by a relay or a hand-over.
-func (k *kind) passesOn() bool { return k.HandOver != nil || k.relays }
+// isWrite reports whether k is the write half of a read-write lock.
+func (k *kind) isWrite() bool { return k.Suffix != "" }
+
+// queued reports whether the server keeps the queue, in which each waiter has its own owner and channel.
+func (k *kind) queued() bool { return k.Pass != nil }
+
+// unowned reports whether k has no leases: the server does not know who has a permit, or has waited for a latch.
+func (k *kind) unowned() bool { return k.Renew == nil }
+
+// passesOn reports whether a hold may pass to the next waiter of the process, by a relay or a hand-over. A write lock has relays only.
+func (k *kind) passesOn() bool { return k.HandOver != nil || k.isWrite() }
 
 // wakes selects the waiters in line that may also have a lock just acquired.
 type wakes uint8
@@ -134,7 +139,7 @@ func (k *kind) parseBothHalves(v resp.Value) (Info, error) {
 
 // remote returns the lock as its server sees it.
 func (t *target) remote() remote.Lock {
-	l := remote.Lock{Name: t.name, Kind: t.kind.Name, Channel: t.channel, Line: t.line, Silent: t.kind.silent, Queued: t.kind.queued,
+	l := remote.Lock{Name: t.name, Kind: t.kind.Name, Channel: t.channel, Line: t.line, Silent: t.kind.silent, Queued: t.kind.queued(),
 		Readers: t.kind.twin != nil, Message: "0"}
 	if l.Readers || t.kind.permits {
 		l.Message = "1"
@@ -167,7 +172,7 @@ func (t *target) appendBaseKeys(dst []string) []string {
 
 // readKind is storedKind, except for a write lock: then it is the kind of the read lock.
 func (t *target) readKind() *kind {
-	if t.kind.Suffix != "" {
+	if t.kind.isWrite() {
 		return t.kind.twin
 	}
 	return t.storedKind()

@@ -16,7 +16,6 @@ var latchKind = &kinds.Lazy[*kind]{Make: func() *kind {
 		Kind:       kinds.CountDown.Get(),
 		owner:      func(int) string { return "" },
 		afterGrant: wakeAll,
-		unowned:    true,
 	}
 }}
 

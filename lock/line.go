@@ -146,7 +146,7 @@ func (t *target) lineArgs(c *Client, args []any) []any {
 	switch {
 	case t.line != "":
 		return append(args, c.listenersKnown(t), c.id)
-	case t.kind.queued:
+	case t.kind.queued():
 		return append(args, c.listenersKnown(t) > 0)
 	}
 	return args
@@ -156,7 +156,7 @@ func (t *target) lineArgs(c *Client, args []any) []any {
 // the first channel, so a process subscribes in this order, and unsubscribes in the opposite order. On the last one it is called.
 func (w *waiter) channels() []string {
 	switch t := w.target; {
-	case t.kind.queued:
+	case t.kind.queued():
 		return []string{t.channel + ":" + w.owner}
 	case t.line != "":
 		return []string{t.channel + ":lockwire", t.channel, t.channel + ":" + w.waiterID()}

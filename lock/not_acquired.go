@@ -133,7 +133,7 @@ func (e *NotAcquiredError) heldBy(seen *seenHolder) {
 func (r *request) noteRefusal(left time.Duration) {
 	c := r.client
 	r.why.refuse()
-	if r.why.leaseEnds = 0; left > 0 && !r.target.kind.queued && !r.target.kind.unowned {
+	if r.why.leaseEnds = 0; left > 0 && !r.target.kind.queued() && !r.target.kind.unowned() {
 		r.why.leaseEnds = c.clocks.Age() + left
 	}
 }

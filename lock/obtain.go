@@ -68,7 +68,7 @@ func (r *request) obtain(ctx context.Context) (w *waiter, err error) {
 		return nil, err
 	}
 	r.deadline, _ = ctx.Deadline()
-	if !r.target.kind.queued {
+	if !r.target.kind.queued() {
 		return r.obtainFirst(ctx, ctx)
 	}
 	if !r.enterQueue() {

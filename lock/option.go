@@ -64,13 +64,13 @@ func (o Option) check(k *kind) error {
 	switch {
 	case o.setup && !k.permits:
 		return invalidf("WaitForSetup for a kind without permits")
-	case o.forever && (!k.permits || k.unowned):
+	case o.forever && (!k.permits || k.unowned()):
 		return invalidf("Forever for a kind other than PermitSemaphore")
-	case (o.hasLease || o.limit != noLimit) && k.unowned:
+	case (o.hasLease || o.limit != noLimit) && k.unowned():
 		return invalidf("a lease for a kind without leases")
 	case o.keeps() && k.Keep == nil:
 		return invalidf("AtLeast for a kind whose locks do not outlast their release")
-	case o.hasOwner && (k.permits || k.unowned):
+	case o.hasOwner && (k.permits || k.unowned()):
 		return invalidf("an Owner for a kind without owners")
 	}
 	return nil

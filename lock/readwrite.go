@@ -30,8 +30,6 @@ var writeKind = &kinds.Lazy[*kind]{Make: func() *kind {
 		args:             writeArgs,
 		parse:            func(v resp.Value) (Info, error) { return parseReadWrite(v, ModeWrite) },
 		twin:             read,
-		announces:        true,
-		relays:           true,
 		reentersOnSource: true,
 	}
 	read.twin = write

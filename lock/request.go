@@ -99,7 +99,7 @@ func (r *request) fill(c *Client, t *target, opts []Option) error {
 	if err := r.checkLimits(); err != nil {
 		return err
 	}
-	if r.state == nil && t.kind.queued {
+	if r.state == nil && t.kind.queued() {
 		r.state = c.NewOwner().state
 		r.state.singleUse = true
 	}
@@ -128,7 +128,7 @@ func (a *acquire) newOwner() string {
 }
 
 // announces reports whether a wait is announced to the server.
-func (a *acquire) announces() bool { return a.target.kind.announces && a.client.cfg.PreferWriters }
+func (a *acquire) announces() bool { return a.target.kind.isWrite() && a.client.cfg.PreferWriters }
 
 // endTurn gives the turn of the Owner back, unless the undo of the attempt has taken it over.
 func (r *request) endTurn() {
@@ -137,7 +137,7 @@ func (r *request) endTurn() {
 }
 
 func (r *request) checkLimits() error {
-	if r.target.kind.unowned {
+	if r.target.kind.unowned() {
 		return nil
 	}
 	if r.limits.atLeast != 0 && r.state != nil {
@@ -188,7 +188,7 @@ func (a *acquire) wish() wish {
 	if t.kind.Token != nil {
 		w.token = a.tally().token
 	}
-	if t.kind.queued {
+	if t.kind.queued() {
 		w.wait, w.inQueue = a.queueWait(), a.inQueue()
 	}
 	return w

@@ -15,7 +15,6 @@ var semaphoreKind = &kinds.Lazy[*kind]{Make: func() *kind {
 		parse:      parseSemaphore,
 		owner:      func(int) string { return "" },
 		afterGrant: wakeNext,
-		unowned:    true,
 		permits:    true,
 	}
 }}

@@ -177,7 +177,7 @@ type partOf struct{}
 func (r *request) beginTrace(ctx context.Context, try bool) context.Context {
 	c := r.client
 	start := AcquireStart{Client: c, Kind: r.target.kind.Name, Name: r.target.name, Try: try, Permits: r.permits, Standby: r.standby}
-	if !r.target.kind.unowned {
+	if !r.target.kind.unowned() {
 		start.Renewed = r.renewed
 		if start.Lease = r.lease; r.lease == forever {
 			start.Lease = 0

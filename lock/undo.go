@@ -49,14 +49,14 @@ func (r *request) undoBoth(then *acquire, start clock.Instant, mayArrive bool) {
 	}
 	c.cleanup.Take(cleanup.NewJob(work, r.goneBy(start.Time).Add(remote.Arrival), turn))
 	r.endUnsure()
-	if r.state == nil && !r.target.kind.unowned {
+	if r.state == nil && !r.target.kind.unowned() {
 		r.owner = r.newOwner()
 	}
 }
 
 // goneBy returns the time by which nothing of a is left on the server, if a ran at the given time: the lease and the place in a queue end.
 func (a *acquire) goneBy(at time.Time) time.Time {
-	if a.target.kind.queued {
+	if a.target.kind.queued() {
 		return at.Add(max(a.lease, a.client.cfg.FairWait))
 	}
 	return at.Add(a.lease)
@@ -92,7 +92,7 @@ func (u *undo) Size() int {
 
 // Unsure is of no concern to an undo without owners: the latch has the permits taken, and stays.
 func (u *undo) Unsure(err error) {
-	if !u.target.kind.unowned {
+	if !u.target.kind.unowned() {
 		u.latches.Unsure(netfail.DeniedInside(err))
 	}
 }
@@ -116,7 +116,7 @@ func (a *acquire) undoCall(except *Lease, before int64) *remote.Call {
 	c, t := a.client, a.target
 	args := a.args(a.keptByOwner(except), a.owner, c.publishing(t), before, a.lastMoment)
 	return &remote.Call{Script: t.kind.Undo, Lock: t.remote(), Keys: a.ownerKeys(a.latch), Args: t.lineArgs(c, args),
-		Apart: remote.Apart{OnSource: !t.kind.unowned, MayFree: true, MayRunUntil: a.own().mayRun()}}
+		Apart: remote.Apart{OnSource: !t.kind.unowned(), MayFree: true, MayRunUntil: a.own().mayRun()}}
 }
 
 func (u *undo) Answered(_ resp.Value, again bool) (done bool, result error) {
@@ -150,7 +150,7 @@ type undone struct {
 // stays.
 func (d *undone) Again(context.Context) (w cleanup.Work, until time.Time, known bool) {
 	again := &undoAgain{*newUndo(d.acquire, false)}
-	if !d.target.kind.unowned {
+	if !d.target.kind.unowned() {
 		again.latches.Latch = ""
 	}
 	return again, d.until, true
@@ -162,7 +162,7 @@ type undoAgain struct{ undo }
 func (u *undoAgain) Rank() cleanup.Rank       { return cleanup.Release }
 func (u *undoAgain) Count(*cleanup.Abandoned) {}
 func (u *undoAgain) Answered(_ resp.Value, again bool) (done bool, result error) {
-	if !again && !u.target.kind.unowned {
+	if !again && !u.target.kind.unowned() {
 		u.client.cleanup.DeleteLatch(u.target.name, u.latch)
 	}
 	return u.latches.Answered(), nil

@@ -17,7 +17,7 @@ func (r *request) newWaiter(ctx context.Context, left time.Duration, before watc
 	w := &waiter{request: *r, left: left, mark: before, wake: make(chan struct{}, 1)}
 	w.since = time.Now()
 	k := r.target.kind
-	if k.queued { // alone in a line that is in no table; enterQueue has counted the call
+	if k.queued() { // alone in a line that is in no table; enterQueue has counted the call
 		w.entry = &entry{failure: w.why.failure}
 		w.inWaiters = true
 		w.front.Store(true)
@@ -161,7 +161,7 @@ func (w *waiter) end(err *error) {
 	if w.timer != nil {
 		w.timer.Stop()
 	}
-	if w.target.kind.queued {
+	if w.target.kind.queued() {
 		w.leaveQueue()
 		if w.entry.head.events != nil {
 			w.entry.head.events.Close()
