@@ -20,8 +20,6 @@ import (
 )
 
 const (
-	// changeFor limits the repeats of a change without a reply, and of the undo of an unanswered acquire of permits.
-	changeFor = 5 * time.Minute
 	// changeLife is the time for which the server recognizes repeats of a change after the first request has become
 	// invalid: until the last repeat is also invalid.
 	changeLife = changeFor + remote.Arrival

@@ -54,22 +54,36 @@ func (h *Handle) Name() string { return h.target.name }
 // is a [*LostError] for expired grants. While the nodes of a migrating slot refuse the lock's keys (TRYAGAIN), Lock waits as
 // for a holder.
 func (h *Handle) Lock(ctx context.Context, opts ...Option) (*Lease, error) {
-	ctx, a, err := h.begin(ctx, opts)
-	return a.finish(ctx, err)
+	return h.lock(ctx, opts, 0)
 }
 
-// begin makes the first attempt. It has a frame of its own, so that the request does not stay on the stack during the wait.
-func (h *Handle) begin(ctx context.Context, opts []Option) (context.Context, acquisition, error) {
-	r, err := h.request(opts)
-	if err != nil {
-		return ctx, acquisition{}, err
+// lock is Lock, for a kind with permits of so many.
+func (h *Handle) lock(ctx context.Context, opts []Option, permits int) (*Lease, error) {
+	ctx, w, lease, err := h.begin(ctx, opts, permits)
+	if w != nil {
+		lease, err = w.wait(ctx)
+		w.traced.done(ctx, lease, err)
 	}
-	return r.begin(ctx)
+	return lease, err
 }
 
-func (h *Handle) request(opts []Option) (r request, err error) {
+// begin makes the first attempt of lock, and returns a waiter if the call has to wait, with the context of the wait. It has a frame of its own,
+// so that the request does not stay on the stack during the wait.
+func (h *Handle) begin(ctx context.Context, opts []Option, permits int) (_ context.Context, w *waiter, lease *Lease, err error) {
+	r, err := h.request(opts, permits)
+	if err != nil {
+		return ctx, nil, nil, err
+	}
+	ctx = r.beginTrace(ctx, false)
+	if w, err = r.obtain(ctx); w == nil {
+		r.traced.done(ctx, r.got, err)
+	}
+	return ctx, w, r.got, err
+}
+
+func (h *Handle) request(opts []Option, permits int) (r request, err error) {
 	if err = h.err; err == nil {
-		err = h.client.about(h.target.name, r.fill(h.client, &h.target, opts))
+		err = h.client.about(h.target.name, r.fill(h.client, &h.target, opts, permits))
 	}
 	return r, err
 }
@@ -79,11 +93,19 @@ func (h *Handle) request(opts []Option) (r request, err error) {
 // after the lease has ended, TryLock gives the lock back and returns a [*LostError] with the reason [Expired]. A free lock
 // counts as taken while it is reserved for a waiting process: see the section on waiting of package lock.
 func (h *Handle) TryLock(ctx context.Context, opts ...Option) (*Lease, error) {
-	r, err := h.request(opts)
+	return h.tryLock(ctx, opts, 0)
+}
+
+// tryLock is TryLock, for a kind with permits of so many.
+func (h *Handle) tryLock(ctx context.Context, opts []Option, permits int) (*Lease, error) {
+	r, err := h.request(opts, permits)
 	if err != nil {
 		return nil, err
 	}
-	return r.try(ctx)
+	ctx = r.beginTrace(ctx, true)
+	_, err = r.tryObtain(ctx)
+	r.traced.done(ctx, r.got, err)
+	return r.got, err
 }
 
 // Do waits for the lock like Lock, runs fn while holding the lock, and releases the lock. The context passed to fn

@@ -207,7 +207,7 @@ func (m *Multi) plan(opts []Option) (*multiPlan, error) {
 		}
 	}
 	for i, h := range m.members {
-		r, err := h.request(p.opts[i])
+		r, err := h.request(p.opts[i], 0)
 		if err != nil {
 			return nil, err
 		}

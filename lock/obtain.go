@@ -6,37 +6,7 @@ import (
 	"time"
 )
 
-// acquisition is the state of a Lock after begin.
-type acquisition struct {
-	got    *Lease
-	waiter *waiter // for the wait; nil if there is none
-	traced *acquiring
-}
-
-// begin makes the first attempt, and copies r into a waiter if r has to wait: r is no longer used. The returned context is for finish.
-func (r *request) begin(ctx context.Context) (context.Context, acquisition, error) {
-	ctx = r.beginTrace(ctx, false)
-	w, err := r.obtain(ctx)
-	return ctx, acquisition{r.got, w, r.traced}, err
-}
-
-// finish waits for the lock if necessary. err is the error of begin.
-func (a acquisition) finish(ctx context.Context, err error) (*Lease, error) {
-	if a.waiter != nil {
-		a.got, err = a.waiter.wait(ctx)
-	}
-	a.traced.done(ctx, a.got, err)
-	return a.got, err
-}
-
-func (r *request) try(ctx context.Context) (*Lease, error) {
-	ctx = r.beginTrace(ctx, true)
-	_, err := r.tryObtain(ctx)
-	r.traced.done(ctx, r.got, err)
-	return r.got, err
-}
-
-// tryObtain is the attempt of try. left is as for attempt.
+// tryObtain is the attempt of a call that does not wait. left is as for attempt.
 func (r *request) tryObtain(ctx context.Context) (left time.Duration, err error) {
 	c := r.client
 	if c.isClosed() {

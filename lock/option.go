@@ -13,7 +13,6 @@ type Option struct {
 	hasLease   bool
 	owner      *ownerState
 	hasOwner   bool
-	permits    int
 	setup      bool
 	forever    bool
 	standby    bool

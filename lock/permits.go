@@ -69,27 +69,26 @@ func (s *PermitSemaphore) TryAcquire(ctx context.Context, opts ...Option) (*Leas
 
 // AcquireMany is Acquire of n permits at once, 1 to 1000, under one Lease.
 func (s *PermitSemaphore) AcquireMany(ctx context.Context, n int, opts ...Option) (*Lease, error) {
-	opts, err := s.options(n, opts)
-	if err != nil {
+	if err := s.checkNumber(n); err != nil {
 		return nil, err
 	}
-	return s.handle.Lock(ctx, opts...)
+	return s.handle.lock(ctx, opts, n)
 }
 
 // TryAcquireMany is TryAcquire of n permits at once, 1 to 1000, under one Lease.
 func (s *PermitSemaphore) TryAcquireMany(ctx context.Context, n int, opts ...Option) (*Lease, error) {
-	opts, err := s.options(n, opts)
-	if err != nil {
+	if err := s.checkNumber(n); err != nil {
 		return nil, err
 	}
-	return s.handle.TryLock(ctx, opts...)
+	return s.handle.tryLock(ctx, opts, n)
 }
 
-func (s *PermitSemaphore) options(n int, opts []Option) ([]Option, error) {
+// checkNumber rejects a number of permits that no lease can have.
+func (s *PermitSemaphore) checkNumber(n int) error {
 	if n < 1 || n > maxPermits {
-		return nil, s.handle.client.invalid(s.Name(), "%d permits", n)
+		return s.handle.client.invalid(s.Name(), "%d permits", n)
 	}
-	return append([]Option{{permits: n}}, opts...), nil
+	return nil
 }
 
 // Do acquires a permit like Acquire, runs fn with a context that ends on the permit's loss, and releases the permit.
@@ -257,8 +256,8 @@ func (s *PermitSemaphore) owner(ids []string) (string, error) {
 	if s.handle.err != nil {
 		return "", s.handle.err
 	}
-	if len(ids) < 1 || len(ids) > maxPermits {
-		return "", s.handle.client.invalid(s.Name(), "%d permits", len(ids))
+	if err := s.checkNumber(len(ids)); err != nil {
+		return "", err
 	}
 	var owner strings.Builder
 	seen := make(map[string]struct{}, len(ids))

@@ -87,7 +87,7 @@ func (b *ballot) vote(ctx context.Context, node int) {
 	c := h.client
 	ctx, cancel := context.WithTimeout(c.untilCloseOnly(ctx), b.call.timeout)
 	defer cancel()
-	r, err := h.request(b.call.opts)
+	r, err := h.request(b.call.opts, 0)
 	if err != nil {
 		b.count(node, nil, 0, err)
 		return

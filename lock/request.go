@@ -75,13 +75,20 @@ func (d *denial) learnFrom(line *entry) {
 	}
 }
 
-func (r *request) fill(c *Client, t *target, opts []Option) error {
-	*r = request{acquire: acquire{hold: hold{client: c, target: t}, lease: c.cfg.Lease}, renewed: true, limits: c.cfg.limits()}
+// changeFor limits the repeats of a change without a reply, and of the undo of an unanswered acquire of permits without a lease.
+const changeFor = 5 * time.Minute
+
+// fill makes r the request of a call with the given options, for a kind with permits of so many.
+func (r *request) fill(c *Client, t *target, opts []Option, permits int) error {
+	*r = request{acquire: acquire{hold: hold{client: c, target: t}, lease: c.cfg.Lease, permits: permits}, renewed: true, limits: c.cfg.limits()}
+	if permits > 0 && t.kind.unowned() {
+		r.lease = changeFor
+	}
 	for _, o := range opts {
 		if err := o.check(t.kind); err != nil {
 			return err
 		}
-		r.permits, r.setup, r.standby = r.permits+o.permits, r.setup || o.setup, r.standby || o.standby
+		r.setup, r.standby = r.setup || o.setup, r.standby || o.standby
 		if o.hasLease {
 			if err := o.checkLease(); err != nil {
 				return err

@@ -49,38 +49,31 @@ func (s *Semaphore) Name() string { return s.handle.Name() }
 // error has the failure instead of ErrNotAcquired. A request already sent is then undone in the background, and permits
 // taken by the request are given back once.
 func (s *Semaphore) Acquire(ctx context.Context, n int, opts ...Option) error {
-	ctx, a, err := s.begin(ctx, n, opts)
-	_, err = a.finish(ctx, err)
-	return err
-}
-
-func (s *Semaphore) begin(ctx context.Context, n int, opts []Option) (context.Context, acquisition, error) {
-	r, err := s.request(n, opts)
-	if err != nil || n == 0 {
-		return ctx, acquisition{}, err
+	if done, err := s.check(n, opts); done {
+		return err
 	}
-	return r.begin(ctx)
+	_, err := s.handle.lock(ctx, opts, n)
+	return err
 }
 
 // TryAcquire takes n permits if n permits are free now, else it returns [ErrNotAcquired]. TryAcquire asks the server once
 // and passes waiting callers, except for permits for which the server has just woken another Client: these are reserved
 // for 100 ms. n and opts are the same as for Acquire.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int, opts ...Option) error {
-	r, err := s.request(n, opts)
-	if err != nil || n == 0 {
+	if done, err := s.check(n, opts); done {
 		return err
 	}
-	_, err = r.try(ctx)
+	_, err := s.handle.tryLock(ctx, opts, n)
 	return err
 }
 
-func (s *Semaphore) request(n int, opts []Option) (request, error) {
-	if err := s.handle.checkCount(n, 0); err != nil {
-		return request{}, err
+// check checks the arguments of an acquire, and reports whether nothing is left to do.
+func (s *Semaphore) check(n int, opts []Option) (done bool, err error) {
+	err = s.handle.checkCount(n, 0)
+	if err == nil && n == 0 {
+		_, err = s.handle.request(opts, 0)
 	}
-	r, err := s.handle.request(opts)
-	r.permits, r.lease = n, changeFor
-	return r, err
+	return err != nil || n == 0, err
 }
 
 // Release gives n permits back. As in Redisson, Release does not check that the permits had been taken, and creates a
