@@ -91,14 +91,6 @@ func (l *Lease) arm() {
 	l.armLocked()
 }
 
-// alive reports whether the lease is held, and until when. An expired lease is not yet reported as lost.
-func (l *Lease) alive() (until time.Time, ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	at, left := l.client.now(), l.leftLocked()
-	return at.Time.Add(left), l.phase == held && left > 0
-}
-
 // mustStopContexts reports whether StopBefore requires the end of contexts: enough parts are held, but not enough of them for longer than
 // their StopBefore.
 func (g *group) mustStopContexts() bool {
@@ -109,7 +101,7 @@ func (g *group) mustStopContexts() bool {
 			continue
 		}
 		living++
-		if stop := p.limits.stopBefore; stop == 0 || time.Until(until) > stop {
+		if stop := p.limits[stopBefore]; stop == 0 || time.Until(until) > stop {
 			longer++
 		}
 	}

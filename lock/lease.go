@@ -148,10 +148,17 @@ func (l *Lease) ValidUntil() time.Time {
 	if l.group != nil {
 		return l.group.validUntil()
 	}
+	until, _ := l.alive()
+	return until
+}
+
+// alive reports whether the lease is held, and until when. An expired lease is not yet reported as lost.
+func (l *Lease) alive() (until time.Time, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	at := l.client.now()
-	return at.Time.Add(l.leftAtLocked(at))
+	left := l.leftAtLocked(at)
+	return at.Time.Add(left), l.phase == held && left > 0
 }
 
 // Err returns nil while the lock is held, a [*LostError] after its loss, and [ErrReleased] after Unlock. Err reads the
@@ -251,10 +258,10 @@ func (l *Lease) Token() int64 { return l.token }
 
 // leftByAtMost returns how long the lease may still be held by AtMost.
 func (l *Lease) leftByAtMost(at clock.Instant) time.Duration {
-	if l.limits.atMost == 0 {
+	if l.limits[atMost] == 0 {
 		return math.MaxInt64
 	}
-	return l.limits.atMost - l.grantedAt.Elapsed(at)
+	return l.limits[atMost] - l.grantedAt.Elapsed(at)
 }
 
 // leftLocked returns how long the lease is still certain.
@@ -403,9 +410,9 @@ func (l *Lease) armLocked() {
 	if l.phase != held {
 		return
 	}
-	next := max(0, l.leftLocked()-l.limits.stopBefore)
+	next := max(0, l.leftLocked()-l.limits[stopBefore])
 	if l.timer != nil {
-		if l.limits.stopBefore > 0 && l.timer.Stop() { // it may be set for the end of a lease since renewed
+		if l.limits[stopBefore] > 0 && l.timer.Stop() { // it may be set for the end of a lease since renewed
 			l.timer.Reset(next)
 		}
 		return
@@ -420,7 +427,7 @@ func (l *Lease) armLocked() {
 func (l *Lease) deadline() {
 	l.stopContexts()
 	l.mu.Lock()
-	if left, stop := l.leftLocked(), l.limits.stopBefore; l.phase == held && left > 0 {
+	if left, stop := l.leftLocked(), l.limits[stopBefore]; l.phase == held && left > 0 {
 		if left > stop {
 			left -= stop
 		}
@@ -436,7 +443,7 @@ func (l *Lease) deadline() {
 // ending returns the cause for the end of contexts if StopBefore requires their end now, else nil. The contexts of a lease whose
 // time is up, as after a stop of the process, end with its loss.
 func (l *Lease) ending() *LostError {
-	stop, left := l.limits.stopBefore, time.Until(l.ValidUntil())
+	stop, left := l.limits[stopBefore], time.Until(l.ValidUntil())
 	stops := left <= stop
 	if l.group != nil {
 		stops = l.group.mustStopContexts()

@@ -25,14 +25,14 @@ import (
 //   - The same is true after Unlock has returned [ErrUncertain], and after a failover to a server that does not know of
 //     the Unlock.
 //   - Unlock of a lost lease keeps nothing, unless the server still has the lock.
-func AtLeast(d time.Duration) Option { return Option{limit: limitLeast, limitValue: d} }
+func AtLeast(d time.Duration) Option { return Option{limit: atLeast, limitValue: d} }
 
 // keepFor returns how long AtLeast keeps the lock taken after a release now; 0 if not at all.
 func (l *Lease) keepFor() time.Duration {
-	if l.limits.atLeast == 0 {
+	if l.limits[atLeast] == 0 {
 		return 0
 	}
-	return max(0, l.limits.atLeast-l.grantedAt.Elapsed(l.client.now()))
+	return max(0, l.limits[atLeast]-l.grantedAt.Elapsed(l.client.now()))
 }
 
 // successor returns the owner of the lock while AtLeast keeps it after the release of l. It has the id of this client and the

@@ -17,18 +17,21 @@ type Option struct {
 	forever    bool
 	standby    bool
 	limit      limit
-	limitValue time.Duration // by limit
+	limitValue time.Duration
 }
 
-// limit is the kind of limit that an Option sets.
+// limit is a limit of a lease besides its term.
 type limit uint8
 
 const (
-	noLimit limit = iota
-	limitMost
-	limitLeast
-	limitStop
+	noLimit    limit = iota // of an Option that sets none
+	atMost                  // see AtMost
+	atLeast                 // see AtLeast
+	stopBefore              // see StopBefore
 )
+
+// limits has the limits of a lease. 0 is none.
+type limits [stopBefore + 1]time.Duration
 
 // For sets a fixed lease: the lock is free after d even if the holder never releases it, and no watchdog extends the
 // lease. d counts in whole milliseconds, from [MinLease] to 50 years.
@@ -84,7 +87,7 @@ func (o Option) checkLease() error {
 }
 
 // keeps reports whether o asks for a lock that outlasts its release.
-func (o Option) keeps() bool { return o.limit == limitLeast && o.limitValue != 0 }
+func (o Option) keeps() bool { return o.limit == atLeast && o.limitValue != 0 }
 
 // MinLease is the shortest lease that a caller may ask for. A shorter lease would end before its holder could use it.
 const MinLease = 10 * time.Millisecond
@@ -103,18 +106,11 @@ func checkTerm(what string, d time.Duration) error {
 	return nil
 }
 
-// limits are the limits of a lease besides its term. The zero limits are none.
-type limits struct {
-	atMost     time.Duration // see AtMost; 0 for none
-	atLeast    time.Duration // see AtLeast
-	stopBefore time.Duration // see StopBefore
-}
-
 // AtMost limits a hold of the lock: after d the lease is lost with the reason [HeldTooLong], whatever renewals or
 // [Lease.Extend] would add. Renewal stops, so the server frees the lock by the end of its lease, or at Unlock. d
 // counts from the grant, for a lease with Members from the grant of each member, and must be at least [MinLease]. 0
 // is no limit.
-func AtMost(d time.Duration) Option { return Option{limit: limitMost, limitValue: d} }
+func AtMost(d time.Duration) Option { return Option{limit: atMost, limitValue: d} }
 
 // StopBefore ends the contexts of the lease d before [Lease.ValidUntil], to leave time to stop a child process or a
 // request while the lock is certainly held. The cause of such a context is a [*LostError] with the reason [Ending].
@@ -123,38 +119,27 @@ func AtMost(d time.Duration) Option { return Option{limit: limitMost, limitValue
 //
 // d must be shorter than the lease, and for a lease under the watchdog shorter than the part of the lease that is
 // left when a renewal is due. For a lease with Members, d counts for each member, as does the Config.StopBefore of its Client.
-func StopBefore(d time.Duration) Option { return Option{limit: limitStop, limitValue: d} }
-
-func (l *limits) set(which limit, d time.Duration) {
-	switch which {
-	case limitMost:
-		l.atMost = d
-	case limitLeast:
-		l.atLeast = d
-	case limitStop:
-		l.stopBefore = d
-	}
-}
+func StopBefore(d time.Duration) Option { return Option{limit: stopBefore, limitValue: d} }
 
 // check rejects limits that cannot work with a lease of the given term, renewed every so often; 0 is never.
 func (l limits) check(term, every time.Duration) error {
 	switch {
-	case l.atMost < 0 || l.atMost > 0 && l.atMost < MinLease:
-		return invalidf("AtMost of %v, less than %v", l.atMost, MinLease)
-	case l.atMost > 0 && term == forever:
+	case l[atMost] < 0 || l[atMost] > 0 && l[atMost] < MinLease:
+		return invalidf("AtMost of %v, less than %v", l[atMost], MinLease)
+	case l[atMost] > 0 && term == forever:
 		return invalidf("AtMost with Forever")
-	case l.atLeast < 0:
-		return invalidf("AtLeast of %v", l.atLeast)
-	case l.atLeast > term && every == 0:
-		return invalidf("AtLeast of %v with a lease of %v", l.atLeast, term)
-	case l.atMost > 0 && l.atLeast > l.atMost:
-		return invalidf("AtLeast of %v with AtMost of %v", l.atLeast, l.atMost)
-	case l.stopBefore < 0:
-		return invalidf("StopBefore of %v", l.stopBefore)
-	case l.stopBefore > 0 && l.stopBefore >= validity(term)-every:
-		return invalidf("StopBefore of %v with a lease certain for no more than %v", l.stopBefore, validity(term)-every)
-	case l.atMost > 0 && l.stopBefore >= l.atMost:
-		return invalidf("StopBefore of %v with AtMost of %v", l.stopBefore, l.atMost)
+	case l[atLeast] < 0:
+		return invalidf("AtLeast of %v", l[atLeast])
+	case l[atLeast] > term && every == 0:
+		return invalidf("AtLeast of %v with a lease of %v", l[atLeast], term)
+	case l[atMost] > 0 && l[atLeast] > l[atMost]:
+		return invalidf("AtLeast of %v with AtMost of %v", l[atLeast], l[atMost])
+	case l[stopBefore] < 0:
+		return invalidf("StopBefore of %v", l[stopBefore])
+	case l[stopBefore] > 0 && l[stopBefore] >= validity(term)-every:
+		return invalidf("StopBefore of %v with a lease certain for no more than %v", l[stopBefore], validity(term)-every)
+	case l[atMost] > 0 && l[stopBefore] >= l[atMost]:
+		return invalidf("StopBefore of %v with AtMost of %v", l[stopBefore], l[atMost])
 	}
 	return nil
 }

@@ -205,8 +205,8 @@ func (l *Lease) readRequest(turn *ownedLock) *request {
 	read := newTarget(k.twin, l.target.name)
 	r := &request{acquire: acquire{hold: hold{l.client, &read, l.state, strings.TrimSuffix(l.owner, k.Suffix)}, lease: l.term},
 		renewed: l.renewed, limits: l.limits, turn: turn}
-	if l.limits.atMost > 0 {
-		r.limits.atMost = max(l.leftByAtMost(l.client.now()), MinLease)
+	if l.limits[atMost] > 0 {
+		r.limits[atMost] = max(l.leftByAtMost(l.client.now()), MinLease)
 	}
 	if !l.renewed {
 		r.lease = max(l.neededFor().Truncate(time.Millisecond), time.Millisecond)

@@ -221,7 +221,7 @@ func (b *ballot) checkMajority(parts []*Lease) error {
 		return err
 	}
 	term := b.call.term
-	if most := parts[0].limits.atMost; most > 0 {
+	if most := parts[0].limits[atMost]; most > 0 {
 		term = min(term, most)
 	}
 	atLeast := time.Duration(max(0, b.lock.cfg.MinValidity) * float64(term))

@@ -204,7 +204,7 @@ func (l *Lease) confirmed(count int64) {
 	if l.single() {
 		l.awaited = l.whole.Load() != nil && c.table.awaited(l.target, waiting(count))
 	}
-	if l.limits.atLeast == 0 {
+	if l.limits[atLeast] == 0 {
 		l.place = nil                                     // the server has ended it
 		if c.remote.Failover != nil && !l.course.Reused { // a replica that takes over may not know of the release
 			c.cleanup.Keep(&undone{acquire{hold: l.hold, lease: l.term}, l.serverEnd()})

@@ -67,10 +67,10 @@ func (l *Lease) firstDue() time.Time {
 
 // dueBy returns due, or the end by AtMost if earlier.
 func (l *Lease) dueBy(due time.Time) time.Time {
-	if l.limits.atMost == 0 {
+	if l.limits[atMost] == 0 {
 		return due
 	}
-	return clock.Earlier(due, l.grantedAt.Time.Add(l.limits.atMost))
+	return clock.Earlier(due, l.grantedAt.Time.Add(l.limits[atMost]))
 }
 
 // beginRenewal marks a renewal as under way. It reports false if the lease is over.

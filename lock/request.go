@@ -95,7 +95,7 @@ func (r *request) fill(c *Client, t *target, opts []Option, permits int) error {
 			}
 			r.lease, r.renewed = o.lease.Truncate(time.Millisecond), false
 		}
-		r.limits.set(o.limit, o.limitValue)
+		r.limits[o.limit] = o.limitValue
 		if o.hasOwner {
 			if o.owner == nil || o.owner.client != c.id {
 				return invalidf("the Owner was not made by this Client")
@@ -147,7 +147,7 @@ func (r *request) checkLimits() error {
 	if r.target.kind.unowned() {
 		return nil
 	}
-	if r.limits.atLeast != 0 && r.state != nil {
+	if r.limits[atLeast] != 0 && r.state != nil {
 		return invalidf("AtLeast with an Owner, who could take the lock again")
 	}
 	every := time.Duration(0)
