@@ -28,7 +28,7 @@ func (r *request) mustWait() (before watchMark, must bool) {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
 	line, holders := c.table.entries[r.target.awaitedAs()], c.table.entries[r.target.heldAs()]
-	if r.state != nil && (holders.heldBy(r.state) || k.twin != nil && c.table.entries[entryKey{k.twin, r.target.name}].heldBy(r.state)) {
+	if r.state != nil && (holders.heldBy(r.state) || k.twin != nil && c.table.entries[entryKey{k.twin, r.target.Name}].heldBy(r.state)) {
 		return watchMark{}, false
 	}
 	awaited, held := line != nil && line.waiters.Len() > 0, holders != nil && len(holders.leases) > 0
@@ -81,7 +81,7 @@ func (r *request) attempt(ctx context.Context) (granted bool, left time.Duration
 // ask is attempt without the repeat.
 func (r *request) ask(ctx context.Context) (granted bool, left time.Duration, err error) {
 	c := r.client
-	if r.turn, err = r.state.take(ctx, r.target.name, c.done, ErrClosed); err != nil {
+	if r.turn, err = r.state.take(ctx, r.target.Name, c.done, ErrClosed); err != nil {
 		return false, 0, err
 	}
 	defer r.endTurn()
@@ -99,9 +99,9 @@ func (r *request) ask(ctx context.Context) (granted bool, left time.Duration, er
 	if err != nil {
 		r.notePlace(at, start, false, err)
 		r.unanswered(ctx, start, err)
-		return false, 0, c.failed(r.target.name, err)
+		return false, 0, c.failed(r.target.Name, err)
 	}
-	if c.clocks.Late(r.target.name, v) {
+	if c.clocks.Late(r.target.Name, v) {
 		return false, 0, remote.ErrLate
 	}
 	g, left, err := r.parseGrant(v)
@@ -110,7 +110,7 @@ func (r *request) ask(ctx context.Context) (granted bool, left time.Duration, er
 		r.undo(start, false)
 		return false, left, err
 	case err != nil:
-		return false, left, c.about(r.target.name, err)
+		return false, left, c.about(r.target.Name, err)
 	}
 	r.notePlace(at, start, g.count > 0, nil)
 	if g.count == 0 {
@@ -166,13 +166,13 @@ func (r *request) unanswered(ctx context.Context, start clock.Instant, err error
 // answered request.
 func (r *request) send(ctx context.Context, server conn.Doer, s position) (v resp.Value, start clock.Instant, err error) {
 	c, k := r.client, r.target.kind
-	last := c.clocks.LastMoment(r.target.name)
+	last := c.clocks.LastMoment(r.target.Name)
 	r.lastMoment = max(r.lastMoment, last)
 	if k.args == nil && c.remote.Spread == nil { // a shortcut without heap allocations
 		keys := r.keys(make([]string, 0, maxKeys))
 		args := []any{r.lease.Milliseconds(), r.owner, last, s.place, s.stand}
 		switch {
-		case r.target.line == "":
+		case r.target.Line == "":
 			args = args[:3]
 		case s.stand == standsJoin: // as without it
 			args = args[:4]
@@ -183,7 +183,7 @@ func (r *request) send(ctx context.Context, server conn.Doer, s position) (v res
 	}
 	args := append(r.args(r.lease.Milliseconds(), r.owner), last)
 	calls := k.permits || k.isRead() || k.queued() // their grants call the next in the line or queue
-	if r.target.line != "" {
+	if r.target.Line != "" {
 		args = append(args, s.place)
 		if calls || s.stand != standsJoin {
 			args = append(args, s.stand)
@@ -192,7 +192,7 @@ func (r *request) send(ctx context.Context, server conn.Doer, s position) (v res
 	if calls {
 		args = append(args, c.listenersKnown(r.target), c.publishing(r.target))
 	}
-	x := &remote.Call{Script: k.Acquire, Lock: r.target.remote(), Keys: r.keys(nil), Args: args, Doer: server, NoRetry: r.waits,
+	x := &remote.Call{Script: k.Acquire, Lock: r.target.Lock, Keys: r.keys(nil), Args: args, Doer: server, NoRetry: r.waits,
 		Apart: remote.Apart{OnSource: k.reentersOnSource, MayRunUntil: r.turn.mayRun()}}
 	v, err = c.scripts.Run(ctx, x)
 	return v, x.Sent, err
@@ -205,7 +205,7 @@ func (r *request) acking(ctx context.Context) (*remote.Acked, error) {
 		return nil, nil
 	}
 	leaves, _ := ctx.Deadline()
-	return c.replicas.New(ctx, remote.Hold{Name: r.target.name, Kind: r.target.kind.Name, Owner: r.owner}, leaves)
+	return c.replicas.New(ctx, remote.Hold{Name: r.target.Name, Kind: r.target.kind.Name, Owner: r.owner}, leaves)
 }
 
 // acknowledged returns an error if too few replicas have the grant. ack may be nil.
@@ -269,7 +269,7 @@ func (r *request) acceptUnowned(g grant) error {
 		return g.refused
 	}
 	if r.latch != "" {
-		r.client.cleanup.SettleLatch(r.target.name, r.latch, r.unsure, r.lastMoment)
+		r.client.cleanup.SettleLatch(r.target.Name, r.latch, r.unsure, r.lastMoment)
 		r.endUnsure()
 	}
 	r.shareGrant()
@@ -297,7 +297,7 @@ func (r *request) lostBefore(l *Lease, g grant) []*Lease {
 	case r.state == nil || r.target.values != "" && g.values == "":
 		return nil
 	case r.target.values != "":
-		gained := hold{client: r.client, target: &target{kind: l.target.kind, name: l.target.name, values: g.values}, state: r.state}
+		gained := hold{client: r.client, target: &target{kind: l.target.kind, Lock: l.target.Lock, values: g.values}, state: r.state}
 		return gained.otherLeases(l)
 	}
 	lost := slices.DeleteFunc(l.otherLeases(l), func(other *Lease) bool { return other.period == l.period })
@@ -313,7 +313,7 @@ func (r *request) twins() []*Lease {
 	if twin == nil {
 		return nil
 	}
-	other := hold{client: r.client, target: &target{kind: twin, name: r.target.name}, state: r.state}
+	other := hold{client: r.client, target: &target{kind: twin, Lock: remote.Lock{Name: r.target.Name}}, state: r.state}
 	return other.otherLeases(nil)
 }
 

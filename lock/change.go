@@ -62,7 +62,7 @@ func (h *Handle) change(ctx context.Context, operation string, givesBack bool, a
 	if !givesBack || trace == nil {
 		return h.makeChange(ctx, operation, givesBack, args)
 	}
-	ctx, release := trace.beginRelease(ctx, time.Now(), ReleaseStart{Client: h.client, Kind: h.target.kind.Name, Name: h.target.name})
+	ctx, release := trace.beginRelease(ctx, time.Now(), ReleaseStart{Client: h.client, Kind: h.target.kind.Name, Name: h.target.Name})
 	n, err := h.makeChange(ctx, operation, true, args)
 	release.end(ctx, ReleaseEnd{Err: err})
 	return n, err
@@ -98,7 +98,7 @@ func (h *Handle) makeChange(ctx context.Context, operation string, givesBack boo
 		}
 		return x.outcome, err
 	case <-ctx.Done():
-		return 0, x.client.about(x.target.name, fmt.Errorf("%w: %w", ErrUncertain, err))
+		return 0, x.client.about(x.target.Name, fmt.Errorf("%w: %w", ErrUncertain, err))
 	}
 }
 
@@ -116,9 +116,9 @@ func (x *change) begin(ctx context.Context) (*cleanup.Job, error) {
 	if c.changes.Enter(x.returns) { // false after Close: then nobody counts the change
 		defer c.changes.Leave(x.returns)
 	}
-	err := c.channels.Settle(ctx, x.target.remote())
+	err := c.channels.Settle(ctx, x.target.Lock)
 	if x.gives {
-		x.master = c.masterOf(ctx, x.target.name)
+		x.master = c.masterOf(ctx, x.target.Name)
 	}
 	if err == nil {
 		err = x.send(ctx)
@@ -129,7 +129,7 @@ func (x *change) begin(ctx context.Context) (*cleanup.Job, error) {
 		return nil, nil
 	case x.unsure:
 	case !x.gives, remote.Final(err), failed && !temporary(err):
-		return nil, c.failed(x.target.name, err)
+		return nil, c.failed(x.target.Name, err)
 	}
 	j := cleanup.NewJob(x, time.Now().Add(changeFor), false)
 	if x.unsure {
@@ -141,7 +141,7 @@ func (x *change) begin(ctx context.Context) (*cleanup.Job, error) {
 
 // send makes the first attempt.
 func (x *change) send(ctx context.Context) error {
-	v, err := x.client.scripts.RunInTime(remote.Patient(ctx), x.target.name, x.call)
+	v, err := x.client.scripts.RunInTime(remote.Patient(ctx), x.target.Name, x.call)
 	if err != nil {
 		x.unsure = remote.Uncertain(err) && !netfail.DeniedInside(err)
 		x.mayHaveRun = x.unsure
@@ -159,7 +159,7 @@ func (x *change) call(last int64) *remote.Call {
 func (x *change) callUntil(last int64) *remote.Call {
 	c, t := x.client, x.target
 	args := append(append([]any{changeLife.Milliseconds(), c.publishing(t)}, x.args...), last)
-	l := t.remote()
+	l := t.Lock
 	if n := x.number(); n > 0 { // Redisson wakes as many waiters
 		l.Message = strconv.Itoa(n)
 	}
@@ -183,7 +183,7 @@ func (x *change) answered(v resp.Value) error {
 		again.confirmedBy.Store(&x.master)
 		c.cleanup.KeepChange(again)
 	}
-	c.cleanup.SettleLatch(x.target.name, x.latch, x.unsure || kept, last)
+	c.cleanup.SettleLatch(x.target.Name, x.latch, x.unsure || kept, last)
 	return nil
 }
 
@@ -240,7 +240,7 @@ func (a *changeAgain) Again(ctx context.Context) (w cleanup.Work, until time.Tim
 	return &next, a.until, true
 }
 
-func (a *changeAgain) Name() string       { return a.change.target.name }
+func (a *changeAgain) Name() string       { return a.change.target.Name }
 func (a *changeAgain) Rank() cleanup.Rank { return cleanup.Change }
 func (a *changeAgain) Call() *remote.Call { return a.change.callUntil(a.lastMoment) }
 
@@ -252,14 +252,14 @@ func (a *changeAgain) Answered(resp.Value, bool) (done bool, result error) {
 
 // The methods of a change for cleanup.
 
-func (x *change) Name() string                { return x.target.name }
+func (x *change) Name() string                { return x.target.Name }
 func (x *change) Rank() cleanup.Rank          { return cleanup.Change }
 func (x *change) background() (Change, *kind) { return BackgroundChange, x.target.kind }
 func (x *change) Unsure(err error) {
 	x.unsure, x.mayHaveRun = true, x.mayHaveRun || !netfail.DeniedInside(err)
 }
 
-func (x *change) Call() *remote.Call { return x.call(x.client.clocks.LastMoment(x.target.name)) }
+func (x *change) Call() *remote.Call { return x.call(x.client.clocks.LastMoment(x.target.Name)) }
 
 // Needed ends a change if the server may no longer recognize a repeat, including time asleep.
 func (x *change) Needed() (left bool, outcome error) {
@@ -293,5 +293,5 @@ func (h *Handle) checkCount(n, least int) error {
 	if h.target.kind.permits {
 		what = "permits"
 	}
-	return h.client.invalid(h.target.name, "%s of %d", what, n)
+	return h.client.invalid(h.target.Name, "%s of %d", what, n)
 }

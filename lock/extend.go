@@ -29,7 +29,7 @@ import (
 // lease requires: all of a [Multi], and a majority of the servers of a [Redlock].
 func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	if err := checkTerm("lease", d); err != nil {
-		return l.client.about(l.target.name, err)
+		return l.client.about(l.target.Name, err)
 	}
 	d = d.Truncate(time.Millisecond)
 	if l.group != nil {
@@ -37,12 +37,12 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	}
 	switch {
 	case l.renewed:
-		return l.client.invalid(l.target.name, "Extend of a lease that the watchdog renews")
+		return l.client.invalid(l.target.Name, "Extend of a lease that the watchdog renews")
 	case l.now().term == forever:
-		return l.client.invalid(l.target.name, "Extend of a lease without an end")
+		return l.client.invalid(l.target.Name, "Extend of a lease without an end")
 	}
 	// The release of another hold of the Owner would set the server's lease to what this hold needed before the Extend.
-	turn, err := l.state.take(ctx, l.target.name, l.over(), ErrReleased)
+	turn, err := l.state.take(ctx, l.target.Name, l.over(), ErrReleased)
 	if err != nil {
 		return cmp.Or(l.Err(), err)
 	}
@@ -53,7 +53,7 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	start, err := l.askExtension(ctx, d)
 	l.endRenewal(err)
 	if err != nil {
-		return l.client.failed(l.target.name, err)
+		return l.client.failed(l.target.Name, err)
 	}
 	l.countFrom(start, d)
 	return l.Err()
@@ -143,7 +143,7 @@ func (l *Lease) Check(ctx context.Context) error {
 	answer := renewals{l.client}.ask(remote.Patient(ctx), []*Lease{l}, checkOnly)[0]
 	switch outcome := answer.Outcome; {
 	case answer.Err != nil:
-		return l.client.failed(t.name, answer.Err)
+		return l.client.failed(t.Name, answer.Err)
 	case outcome < 0:
 		l.denied(Taken, l.wrongType(ctx))
 	case outcome == 0 && t.kind.permits: // the lease of a permit is not stored under the name of the lock

@@ -159,7 +159,7 @@ func (h *head) noteEvents(c *Client, t *target) {
 	}
 	news, up := h.events.Take()
 	if !up {
-		c.channels.NoteRefusal(t.remote(), h.events.Err())
+		c.channels.NoteRefusal(t.Lock, h.events.Err())
 	}
 	h.Note(time.Now(), news, up)
 }

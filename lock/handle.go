@@ -43,7 +43,7 @@ func handleOf(m Member) (*Handle, error) {
 }
 
 // Name returns the lock's name.
-func (h *Handle) Name() string { return h.target.name }
+func (h *Handle) Name() string { return h.target.Name }
 
 // Lock waits for the lock until ctx ends. Lock then returns the error and the cause of ctx, together with
 // [ErrNotAcquired], with [ErrNotReplicated] if too few replicas acknowledged the last grant, or with the last failure
@@ -83,7 +83,7 @@ func (h *Handle) begin(ctx context.Context, opts []Option, permits int) (_ conte
 
 func (h *Handle) request(opts []Option, permits int) (r request, err error) {
 	if err = h.err; err == nil {
-		err = h.client.about(h.target.name, r.fill(h.client, &h.target, opts, permits))
+		err = h.client.about(h.target.Name, r.fill(h.client, &h.target, opts, permits))
 	}
 	return r, err
 }
@@ -121,7 +121,7 @@ func (h *Handle) Info(ctx context.Context) (Info, error) {
 		return Info{}, h.err
 	}
 	info, err := h.target.info(ctx, h.client.scripts)
-	return info, h.client.about(h.target.name, err)
+	return info, h.client.about(h.target.Name, err)
 }
 
 // run is Do for any acquire. It releases the lease even if fn panics.
@@ -172,18 +172,18 @@ func (h *Handle) ForceUnlock(ctx context.Context) (bool, error) {
 		return false, h.err
 	}
 	c, t := h.client, &h.target
-	if err := c.channels.Settle(ctx, t.remote()); err != nil {
-		return false, c.about(t.name, err)
+	if err := c.channels.Settle(ctx, t.Lock); err != nil {
+		return false, c.about(t.Name, err)
 	}
 	holds := slices.DeleteFunc(c.table.holdsOf(t.heldAs(), "", nil), func(l *Lease) bool { // before the script, to leave out later holds
 		return !t.overlaps(l.target)
 	})
-	v, err := c.scripts.RunInTime(ctx, t.name, func(last int64) *remote.Call {
+	v, err := c.scripts.RunInTime(ctx, t.Name, func(last int64) *remote.Call {
 		args := t.withValues(c.publishing(t), last)
 		if t.kind.Reads {
 			args = append(args, t.kind.Name) // the mode
 		}
-		x := &remote.Call{Script: t.kind.Force, Lock: t.remote(), Keys: t.withLine(t.baseKeys()), Args: t.lineArgs(c, args),
+		x := &remote.Call{Script: t.kind.Force, Lock: t.Lock, Keys: t.withLine(t.baseKeys()), Args: t.lineArgs(c, args),
 			Apart: remote.Apart{OnSource: true, MayFree: true}}
 		if !t.kind.permits {
 			x.Apart.ForTwoNodes = func(context.Context, *remote.Call) bool { x.Apart.LockOnly = true; return true }
@@ -198,9 +198,9 @@ func (h *Handle) forced(ctx context.Context, v resp.Value, err error, holds []*L
 	c, t := h.client, &h.target
 	if err != nil {
 		if remote.Uncertain(err) {
-			c.announceBehind(t.name, t.kind.Name, true)
+			c.announceBehind(t.Name, t.kind.Name, true)
 		}
-		return false, c.failed(t.name, err)
+		return false, c.failed(t.Name, err)
 	}
 	forced, err := v.Bool()
 	if err != nil {
@@ -210,7 +210,7 @@ func (h *Handle) forced(ctx context.Context, v resp.Value, err error, holds []*L
 		h.loseForced(holds)
 	}
 	// Last, since it may take long; and of a free lock too, which an earlier call without an answer may have freed.
-	c.announceForced(ctx, t.name, t.kind.Name)
+	c.announceForced(ctx, t.Name, t.kind.Name)
 	return forced, nil
 }
 

@@ -112,19 +112,19 @@ func (l *Lease) claimNext(relay bool) *waiter {
 // return.
 func (l *Lease) handOver(ctx context.Context, to *waiter) (resp.Value, error) {
 	c, t, next := l.client, l.target, &to.request
-	p := &handedOver{grant: grant{start: c.now(), count: 1, series: l.series.Next()}, latch: newLatch(t), lastMoment: c.clocks.LastMoment(t.name)}
+	p := &handedOver{grant: grant{start: c.now(), count: 1, series: l.series.Next()}, latch: newLatch(t), lastMoment: c.clocks.LastMoment(t.Name)}
 	args := append(next.args(next.lease.Milliseconds(), l.owner, next.owner, course.LatchLife.Milliseconds()), p.lastMoment)
 	v, err := t.kind.HandOver.Run(ctx, c.server, append(t.appendHandOverKeys(make([]string, 0, maxKeys)), l.course.Latch, p.latch), args...)
 	switch {
 	case err != nil:
 		p.unknown = remote.Uncertain(err)
-	case c.clocks.Late(t.name, v):
+	case c.clocks.Late(t.Name, v):
 		err = remote.ErrLate
 	default:
 		v, err = p.parse(v)
 	}
 	if p.granted {
-		t.announceShorterLease(c, time.Until(l.serverEnd()), next.lease.Milliseconds(), t.remote().Message) // Redisson's waiters, too
+		t.announceShorterLease(c, time.Until(l.serverEnd()), next.lease.Milliseconds(), t.Message) // Redisson's waiters, too
 	}
 	if !to.deliver(p) && (p.granted || p.unknown) {
 		undone := *next

@@ -81,7 +81,7 @@ func (w *waiter) askWhatIsDue(ctx context.Context) (free bool) {
 		if held.err != nil {
 			args = append(args, "error", held.err)
 		}
-		c.log.WarnOf(w.target.name, w.target.kind.Name, w.owner, "waiting for long", args...)
+		c.log.WarnOf(w.target.Name, w.target.kind.Name, w.owner, "waiting for long", args...)
 	}
 	return held.owner == "" && held.err == nil
 }
@@ -118,7 +118,7 @@ func (c *Client) askHolder(ctx context.Context, t *target) *seenHolder {
 	h := &seenHolder{owner: info.Holders[0].Owner, at: time.Now(), left: info.Holders[0].Remaining}
 	_, rests := predecessor(h.owner)
 	if id, _, ok := strings.Cut(h.owner, ":"); ok && !rests {
-		h.process = c.processNames.Of(ctx, c.server, t.name, id)
+		h.process = c.processNames.Of(ctx, c.server, t.Name, id)
 	}
 	return h
 }

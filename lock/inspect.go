@@ -134,7 +134,7 @@ func (c *Client) listening(ctx context.Context, i *Inspection) int {
 	if c.publishing(&t) == remote.ShardPublish {
 		command = "SHARDNUMSUB"
 	}
-	v, err := c.server.Send(ctx, resp.Cmd("PUBSUB", command, t.channel).On(i.Name))
+	v, err := c.server.Send(ctx, resp.Cmd("PUBSUB", command, t.Channel).On(i.Name))
 	if n, other := v.At(1).Int(); err == nil && other == nil {
 		return int(n)
 	}
@@ -200,7 +200,7 @@ func (c *Client) ForceUnlockOwner(ctx context.Context, name, owner string) (bool
 		k = k.twin
 	}
 	h := c.handle(k, name)
-	if err := c.channels.Settle(ctx, h.target.remote()); err != nil {
+	if err := c.channels.Settle(ctx, h.target.Lock); err != nil {
 		return false, c.about(name, err)
 	}
 	holds := c.table.holdsOf(h.target.heldAs(), owner, nil)
@@ -219,7 +219,7 @@ func (c *Client) ForceUnlockOwner(ctx context.Context, name, owner string) (bool
 func (h *Handle) takeBack(ctx context.Context, owner string, reads int64) (resp.Value, error) {
 	c, t := h.client, &h.target
 	a := acquire{hold: hold{client: c, target: t, owner: owner}, lease: c.cfg.Lease, latch: newLatch(t)}
-	return c.scripts.RunInTime(ctx, t.name, func(last int64) *remote.Call {
+	return c.scripts.RunInTime(ctx, t.Name, func(last int64) *remote.Call {
 		a.lastMoment = last
 		x := a.undoCall(nil, 0)
 		x.Keys = t.ownerKeys(owner, max(1, reads), a.latch)

@@ -95,28 +95,30 @@ type entryKey struct {
 func (t *target) awaitedAs() entryKey { return entryKey{t.kind, t.lineName} }
 
 // heldAs returns the key of the lock's leases in the table, the same for kinds that share one lock on the server.
-func (t *target) heldAs() entryKey { return entryKey{t.storedKind(), t.name} }
+func (t *target) heldAs() entryKey { return entryKey{t.storedKind(), t.Name} }
 
 // storedKind returns the kind in whose form the server has the lock: reentrant for a fair lock.
 func (t *target) storedKind() *kind { return cmp.Or(t.kind.storedAs, t.kind) }
 
 // target is one lock: a kind and a name. A target never changes.
 type target struct {
-	kind     *kind
-	name     string
-	channel  string
-	line     string                                            // the key of the line of waiting processes; "" for none
-	lineName string                                            // the name of the line in this process
-	values   string                                            // the fields of the values of a group, with spaces between them; "" for other kinds
-	renewKey string                                            // the key of the lock in the KEYS of renew
-	tokenKey string                                            // the key of the last token; "" for none
-	ownKeys  []string                                          // the kind's own keys
-	backoff  func(looks int, last time.Duration) time.Duration // of a silent kind: the pause after looks, and a pause of last
+	remote.Lock // as the server sees it
+	kind        *kind
+	lineName    string                                            // the name of the line in this process
+	values      string                                            // the fields of the values of a group, with spaces between them; "" for other kinds
+	renewKey    string                                            // the key of the lock in the KEYS of renew
+	tokenKey    string                                            // the key of the last token; "" for none
+	ownKeys     []string                                          // the kind's own keys
+	backoff     func(looks int, last time.Duration) time.Duration // of a silent kind: the pause after looks, and a pause of last
 }
 
 func newTarget(k *kind, name string) target {
-	t := target{kind: k, name: name, lineName: name, renewKey: name}
-	t.channel, t.line = k.ChannelAndLine(name)
+	t := target{kind: k, lineName: name, renewKey: name}
+	t.Lock = remote.Lock{Name: name, KindName: k.Name, Silent: k.silent, Queued: k.queued(), Readers: k.twin != nil, Message: "0"}
+	if t.Readers || k.permits {
+		t.Message = "1"
+	}
+	t.Channel, t.Line = k.ChannelAndLine(name)
 	if k.Lease != nil {
 		t.renewKey = k.Lease(name)
 	}
@@ -137,16 +139,6 @@ func (k *kind) parseBothHalves(v resp.Value) (Info, error) {
 	return k.parse(v)
 }
 
-// remote returns the lock as its server sees it.
-func (t *target) remote() remote.Lock {
-	l := remote.Lock{Name: t.name, Kind: t.kind.Name, Channel: t.channel, Line: t.line, Silent: t.kind.silent, Queued: t.kind.queued(),
-		Readers: t.kind.twin != nil, Message: "0"}
-	if l.Readers || t.kind.permits {
-		l.Message = "1"
-	}
-	return l
-}
-
 func (t *target) info(ctx context.Context, scripts *remote.Runner) (Info, error) {
 	v, err := scripts.Run(ctx, t.infoCall())
 	if err != nil {
@@ -157,7 +149,7 @@ func (t *target) info(ctx context.Context, scripts *remote.Runner) (Info, error)
 
 // infoCall returns a call of the script info.
 func (t *target) infoCall() *remote.Call {
-	return &remote.Call{Script: t.kind.Info, Lock: t.remote(), Keys: t.appendInfoKeys(nil), Args: t.withValues(), Apart: remote.Apart{OnSource: true}}
+	return &remote.Call{Script: t.kind.Info, Lock: t.Lock, Keys: t.appendInfoKeys(nil), Args: t.withValues(), Apart: remote.Apart{OnSource: true}}
 }
 
 // maxKeys is the number of KEYS of most scripts, at most.
@@ -167,7 +159,7 @@ const maxKeys = 8
 func (t *target) baseKeys() []string { return t.appendBaseKeys(make([]string, 0, maxKeys)) }
 
 func (t *target) appendBaseKeys(dst []string) []string {
-	return append(append(dst, t.name, t.channel), t.ownKeys...)
+	return append(append(dst, t.Name, t.Channel), t.ownKeys...)
 }
 
 // readKind is storedKind, except for a write lock: then it is the kind of the read lock.
@@ -184,16 +176,16 @@ func (t *target) ownerKeys(owner string, reads int64, latch string) []string {
 	if !t.kind.Reads {
 		return t.withLine(append(t.baseKeys(), latch))
 	}
-	leases := kinds.ReadLeases(t.name, strings.TrimSuffix(owner, t.kind.Suffix), reads)
+	leases := kinds.ReadLeases(t.Name, strings.TrimSuffix(owner, t.kind.Suffix), reads)
 	return t.withLine(append(append(t.baseKeys(), leases[0], latch), leases[1:]...))
 }
 
 // withLine appends the key of the line to keys, if the kind has a line.
 func (t *target) withLine(keys []string) []string {
-	if t.line == "" {
+	if t.Line == "" {
 		return keys
 	}
-	return append(keys, t.line)
+	return append(keys, t.Line)
 }
 
 // forOwner returns t for an Owner, who waits in a line of its own: in a common one it could stand behind callers that wait for a
@@ -207,7 +199,7 @@ func (t *target) forOwner(by *ownerState) *target {
 // appendHandOverKeys appends the KEYS of handover without latches to dst, which is empty.
 func (t *target) appendHandOverKeys(dst []string) []string {
 	if t.tokenKey != "" {
-		return append(dst, t.name, t.tokenKey)
+		return append(dst, t.Name, t.tokenKey)
 	}
 	return t.appendBaseKeys(dst)
 }
@@ -215,7 +207,7 @@ func (t *target) appendHandOverKeys(dst []string) []string {
 // appendInfoKeys appends the KEYS of info, and those of an acquire ahead of the latch, to dst, which is empty.
 func (t *target) appendInfoKeys(dst []string) []string {
 	if t.tokenKey == "" && t.ownKeys == nil {
-		return append(dst, t.name)
+		return append(dst, t.Name)
 	}
 	return t.appendHandOverKeys(dst)
 }

@@ -127,7 +127,7 @@ func (l *Lease) Owner() string {
 func (l *Lease) age() time.Duration { return l.grantedAt.Elapsed(l.client.now()) }
 
 // Name returns the name of the lock. For a lease with Members, Name returns the first member's name.
-func (l *Lease) Name() string { return l.target.name }
+func (l *Lease) Name() string { return l.target.Name }
 
 // Kind returns the kind of the lock: reentrant, nonreentrant, spin, fenced, fair, nonreentrantfair, read, write, fastermulti,
 // plain or permits; for a lease with Members multi or redlock.
@@ -388,7 +388,7 @@ func (l *Lease) markLost(lostLocked func() *LostError) bool {
 // lostLocked returns the error for the loss of l, or for the end of its contexts. It does not call Config.ShowName, which may
 // call methods of the lease; the text of the error does.
 func (l *Lease) lostLocked(reason Reason, cause error) *LostError {
-	e := &LostError{Name: l.target.name, Kind: l.Kind(), Owner: l.Owner(), Age: l.age(), Reason: reason, Err: cause, log: l.client.log}
+	e := &LostError{Name: l.target.Name, Kind: l.Kind(), Owner: l.Owner(), Age: l.age(), Reason: reason, Err: cause, log: l.client.log}
 	if l.group == nil && reason != Taken && reason != Forced {
 		e.Remaining = max(0, l.term-l.start.Elapsed(l.client.now()), time.Until(l.extendedTo))
 	}
@@ -397,7 +397,7 @@ func (l *Lease) lostLocked(reason Reason, cause error) *LostError {
 
 func (l *Lease) warn(text string, args ...any) {
 	if !l.client.log.Silent() {
-		l.client.log.WarnOf(l.target.name, l.Kind(), l.Owner(), text, append([]any{"age", roughly(l.age())}, args...)...)
+		l.client.log.WarnOf(l.target.Name, l.Kind(), l.Owner(), text, append([]any{"age", roughly(l.age())}, args...)...)
 	}
 }
 

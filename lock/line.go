@@ -53,7 +53,7 @@ func (a *acquire) waiterID() string {
 func (r *request) position() position {
 	c := r.client
 	switch {
-	case r.target.line == "":
+	case r.target.Line == "":
 		return position{"", standsNowhere}
 	case r.wrapDoer != nil:
 		return position{visitorsPlace, standsNowhere}
@@ -144,7 +144,7 @@ func (c *Client) leavePlace(t *target, place any) {
 // lineArgs returns args followed by the arguments with which a script that frees the lock calls the next in the line or queue, if any.
 func (t *target) lineArgs(c *Client, args []any) []any {
 	switch {
-	case t.line != "":
+	case t.Line != "":
 		return append(args, c.listenersKnown(t), c.id)
 	case t.kind.queued():
 		return append(args, c.listenersKnown(t) > 0)
@@ -157,11 +157,11 @@ func (t *target) lineArgs(c *Client, args []any) []any {
 func (w *waiter) channels() []string {
 	switch t := w.target; {
 	case t.kind.queued():
-		return []string{t.channel + ":" + w.owner}
-	case t.line != "":
-		return []string{t.channel + ":lockwire", t.channel, t.channel + ":" + w.waiterID()}
+		return []string{t.Channel + ":" + w.owner}
+	case t.Line != "":
+		return []string{t.Channel + ":lockwire", t.Channel, t.Channel + ":" + w.waiterID()}
 	default:
-		return []string{t.channel}
+		return []string{t.Channel}
 	}
 }
 

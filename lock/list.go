@@ -132,7 +132,7 @@ func recognise(ctx context.Context, server conn.Doer, keys []string) ([]Listed, 
 		}
 		if k := Shape(shape).kind(); k != nil {
 			t := newTarget(k, names[i])
-			locks = append(locks, Listed{Name: t.name, Shape: Shape(shape)})
+			locks = append(locks, Listed{Name: t.Name, Shape: Shape(shape)})
 			infos = append(infos, k.Info.Call(t.appendInfoKeys(nil)))
 		}
 	}

@@ -41,14 +41,14 @@ func NewMulti(members ...Member) (*Multi, error) {
 		case err != nil:
 			return nil, err
 		case h.target.values != "": // the name alone does not tell it from others
-			return nil, h.client.invalid(h.target.name, "a Multi of a FasterMulti")
+			return nil, h.client.invalid(h.target.Name, "a Multi of a FasterMulti")
 		}
-		twin := slices.IndexFunc(m.members, func(other *Handle) bool { return h.target.name == other.target.name && h.sameServer(other) })
+		twin := slices.IndexFunc(m.members, func(other *Handle) bool { return h.target.Name == other.target.Name && h.sameServer(other) })
 		switch {
 		case twin < 0:
 			m.members = append(m.members, h)
 		case m.members[twin].target.kind != h.target.kind:
-			return nil, h.client.invalid(h.target.name, "%s and %s of one name", m.members[twin].target.kind.Name, h.target.kind.Name)
+			return nil, h.client.invalid(h.target.Name, "%s and %s of one name", m.members[twin].target.kind.Name, h.target.kind.Name)
 		}
 	}
 	if len(m.members) == 0 {
@@ -56,7 +56,7 @@ func NewMulti(members ...Member) (*Multi, error) {
 	}
 	m.aliases.suspect(m.members)
 	slices.SortStableFunc(m.members, func(a, b *Handle) int {
-		return cmp.Or(cmp.Compare(a.target.name, b.target.name), cmp.Compare(a.client.nature.dataName(), b.client.nature.dataName()))
+		return cmp.Or(cmp.Compare(a.target.Name, b.target.Name), cmp.Compare(a.client.nature.dataName(), b.client.nature.dataName()))
 	})
 	return m, nil
 }
@@ -82,7 +82,7 @@ func (m *Multi) acquire(ctx context.Context, opts []Option, try bool) (whole *Le
 		return nil, err
 	}
 	first := m.members[0]
-	start := AcquireStart{Client: first.client, Kind: "multi", Name: first.target.name, Try: try, Lease: plan.lease, Members: len(m.members), Standby: standsBy(plan.opts[0])}
+	start := AcquireStart{Client: first.client, Kind: "multi", Name: first.target.Name, Try: try, Lease: plan.lease, Members: len(m.members), Standby: standsBy(plan.opts[0])}
 	if plan.lease == 0 {
 		start.Lease, start.Renewed = first.client.cfg.Lease, true
 	}
@@ -122,7 +122,7 @@ func (m *Multi) attempt(ctx context.Context, plan *multiPlan, try bool) (whole *
 
 func (m *Multi) lockAll(ctx context.Context, plan *multiPlan) (*Lease, error) {
 	first, pause := m.members[0], multiPauseMin
-	history := waited{since: time.Now(), last: &NotAcquiredError{Name: first.target.name, Kind: first.target.kind.Name, log: first.client.log}}
+	history := waited{since: time.Now(), last: &NotAcquiredError{Name: first.target.Name, Kind: first.target.kind.Name, log: first.client.log}}
 	var failing time.Time
 	for {
 		whole, some, err := m.attempt(ctx, plan, false)
@@ -282,7 +282,7 @@ func refresh(ctx context.Context, leases []*Lease) error {
 		client *Client
 		route  string
 	}
-	serverOf := func(l *Lease) server { return server{l.client, l.client.remote.Route(l.target.name)} }
+	serverOf := func(l *Lease) server { return server{l.client, l.client.remote.Route(l.target.Name)} }
 	for _, same := range remote.Partition(leases, serverOf) {
 		c := same[0].client
 		start := c.now()

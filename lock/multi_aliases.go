@@ -21,9 +21,9 @@ type aliases struct {
 func (a *aliases) suspect(locks []*Handle) {
 	count := make(map[string]int)
 	for _, h := range locks {
-		count[h.target.name]++
+		count[h.target.Name]++
 	}
-	a.suspects = slices.DeleteFunc(slices.Clone(locks), func(h *Handle) bool { return count[h.target.name] == 1 })
+	a.suspects = slices.DeleteFunc(slices.Clone(locks), func(h *Handle) bool { return count[h.target.Name] == 1 })
 }
 
 // find returns an error if two locks are one. find asks the servers for their identity until all have answered once.
@@ -39,12 +39,12 @@ func (a *aliases) find(ctx context.Context, again bool) error {
 	atOnce(a.suspects, func(i int, h *Handle) { ids[i] = h.whereabouts(ctx) })
 	seen, all := make(map[string]bool), true
 	for i, h := range a.suspects {
-		key := ids[i] + " " + h.target.name
+		key := ids[i] + " " + h.target.Name
 		switch {
 		case ids[i] == "":
 			all = false
 		case seen[key]:
-			return h.client.invalid(h.target.name, "twice, under two addresses of one server")
+			return h.client.invalid(h.target.Name, "twice, under two addresses of one server")
 		}
 		seen[key] = true
 	}
@@ -58,8 +58,8 @@ func (a *aliases) find(ctx context.Context, again bool) error {
 func (h *Handle) whereabouts(ctx context.Context) string {
 	c := h.client
 	replies, err := c.server.SendBatch(remote.Patient(ctx), []resp.Command{
-		resp.Cmd("INFO", "server").On(h.target.name),
-		resp.Cmd("CLIENT", "INFO").On(h.target.name),
+		resp.Cmd("INFO", "server").On(h.target.Name),
+		resp.Cmd("CLIENT", "INFO").On(h.target.Name),
 	})
 	if err != nil {
 		return ""

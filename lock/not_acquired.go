@@ -85,7 +85,7 @@ func (e *NotAcquiredError) Unwrap() error { return e.Err }
 func (r *request) notAcquired(err error) *NotAcquiredError {
 	c := r.client
 	t := r.target
-	e := &NotAcquiredError{Name: t.name, Kind: t.kind.Name, Err: err, log: c.log}
+	e := &NotAcquiredError{Name: t.Name, Kind: t.kind.Name, Err: err, log: c.log}
 	if !r.since.IsZero() {
 		e.Waited = time.Since(r.since)
 	}
@@ -210,7 +210,7 @@ func (w *waited) end(ctx context.Context, c *Client, e *NotAcquiredError) error 
 
 // expiredGrant returns the error for a grant of t that arrived after the end of its lease.
 func (t *target) expiredGrant(c *Client) *LostError {
-	return &LostError{Name: t.name, Kind: t.kind.Name, Reason: Expired, log: c.log}
+	return &LostError{Name: t.Name, Kind: t.kind.Name, Reason: Expired, log: c.log}
 }
 
 // about is an error about a lock, named in its text.

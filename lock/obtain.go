@@ -85,13 +85,13 @@ func (r *request) ready(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return r.gaveUp(ctx)
 	}
-	err := c.channels.Settle(ctx, r.target.remote())
+	err := c.channels.Settle(ctx, r.target.Lock)
 	for err != nil && r.waits && temporary(err) && time.Since(r.since) < c.cfg.Lease && c.sleep(ctx, c.pace.PollMax) == nil {
-		err = c.channels.Settle(ctx, r.target.remote())
+		err = c.channels.Settle(ctx, r.target.Lock)
 	}
 	if err != nil && (ctx.Err() != nil || c.isClosed()) {
 		r.why.failure = err
 		return r.gaveUp(ctx)
 	}
-	return c.about(r.target.name, err)
+	return c.about(r.target.Name, err)
 }

@@ -232,17 +232,17 @@ func (s *PermitSemaphore) LeaseOf(ctx context.Context, id string) (time.Duration
 
 func (s *PermitSemaphore) lease(ctx context.Context, owner string, ms int64) (time.Duration, error) {
 	c, t := s.handle.client, s.handle.target
-	v, err := c.scripts.RunInTime(ctx, t.name, func(last int64) *remote.Call {
-		return &remote.Call{Script: t.kind.More["lease"], Lock: t.remote(), Keys: t.baseKeys(), Args: []any{owner, ms, last},
+	v, err := c.scripts.RunInTime(ctx, t.Name, func(last int64) *remote.Call {
+		return &remote.Call{Script: t.kind.More["lease"], Lock: t.Lock, Keys: t.baseKeys(), Args: []any{owner, ms, last},
 			Apart: remote.Apart{OnSource: true}}
 	})
 	switch {
 	case err != nil && remote.Uncertain(err) && ms != 0:
-		return 0, c.about(t.name, fmt.Errorf("the lease may have been changed: %w", err))
+		return 0, c.about(t.Name, fmt.Errorf("the lease may have been changed: %w", err))
 	case err != nil:
-		return 0, c.failed(t.name, err)
+		return 0, c.failed(t.Name, err)
 	case v.IsNull():
-		return 0, c.about(t.name, ErrNotHeld)
+		return 0, c.about(t.Name, ErrNotHeld)
 	}
 	left, err := v.Int()
 	if err != nil || v.Kind() != resp.Integer {

@@ -90,7 +90,7 @@ type WriteLock struct{ Handle }
 // Holders are notified as described at [Handle.ForceUnlock].
 func (l *WriteLock) ForceUnlock(ctx context.Context) (bool, error) {
 	var beneath []*Lease
-	read := entryKey{l.target.kind.twin, l.target.name}
+	read := entryKey{l.target.kind.twin, l.target.Name}
 	for _, writer := range l.client.table.holdsOf(l.target.heldAs(), "", nil) {
 		beneath = append(beneath, l.client.table.holdsOf(read, strings.TrimSuffix(writer.owner, kinds.WriteSuffix), nil)...)
 	}
@@ -125,7 +125,7 @@ func writeArgs(w wish) []any {
 // For any other lease, also one with Members, Downgrade returns [ErrInvalid].
 func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 	if l.group != nil || l.target.kind.Downgrade == nil {
-		return nil, l.client.invalid(l.target.name, "only a write lock can be downgraded")
+		return nil, l.client.invalid(l.target.Name, "only a write lock can be downgraded")
 	}
 	h := l.traced.Load()
 	if h == nil {
@@ -160,7 +160,7 @@ func (l *Lease) downgrade(ctx context.Context) (*Lease, error) {
 	if ctx.Err() != nil {
 		return nil, netfail.Ended(ctx)
 	}
-	turn, err := l.state.take(ctx, l.target.name, c.done, ErrClosed)
+	turn, err := l.state.take(ctx, l.target.Name, c.done, ErrClosed)
 	if err != nil {
 		return nil, err
 	}
@@ -202,7 +202,7 @@ func (l *Lease) downgrade(ctx context.Context) (*Lease, error) {
 // readRequest returns the request for a read hold in place of l, with the turn of the Owner.
 func (l *Lease) readRequest(turn *ownedLock) *request {
 	k := l.target.kind
-	read := newTarget(k.twin, l.target.name)
+	read := newTarget(k.twin, l.target.Name)
 	r := &request{acquire: acquire{hold: hold{l.client, &read, l.state, strings.TrimSuffix(l.owner, k.Suffix)}, lease: l.term},
 		renewed: l.renewed, limits: l.limits, turn: turn}
 	if l.limits[atMost] > 0 {
@@ -222,10 +222,10 @@ func (l *Lease) askDowngrade(ctx context.Context, r *request) (v resp.Value, sta
 	ack, short := r.acking(ctx)
 	start = c.now()
 	var x *remote.Call
-	v, err = c.scripts.RunInTime(ctx, r.target.name, func(last int64) *remote.Call {
+	v, err = c.scripts.RunInTime(ctx, r.target.Name, func(last int64) *remote.Call {
 		r.lastMoment = max(r.lastMoment, last)
 		args := r.target.lineArgs(c, []any{r.lease.Milliseconds(), r.owner, c.publishing(r.target), l.leaseOfOthers(l), last})
-		x = &remote.Call{Script: k.Downgrade, Lock: r.target.remote(), Keys: r.ownerKeys(r.latch), Args: args,
+		x = &remote.Call{Script: k.Downgrade, Lock: r.target.Lock, Keys: r.ownerKeys(r.latch), Args: args,
 			Doer: r.doer(ack), Apart: remote.Apart{MayRunUntil: r.turn.mayRun()}}
 		return x
 	})

@@ -53,7 +53,7 @@ func (r *Redlock) listen(ctx context.Context, history *waited) *listener {
 func (l *listener) subscribe() {
 	for i, h := range l.lock.nodes {
 		if l.watches[i] == nil && !h.target.kind.silent {
-			l.watches[i], _ = h.target.watch(h.client, l.wake, h.target.channel)
+			l.watches[i], _ = h.target.watch(h.client, l.wake, h.target.Channel)
 		}
 	}
 }
@@ -172,7 +172,7 @@ func (l *listener) heard(i int) (news, up bool) {
 	count, up := w.Count()
 	if !up {
 		h := l.lock.nodes[i]
-		h.client.channels.NoteRefusal(h.target.remote(), w.Err())
+		h.client.channels.NoteRefusal(h.target.Lock, w.Err())
 	}
 	return count != l.seen[i], up
 }

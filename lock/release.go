@@ -111,7 +111,7 @@ var errDoubted = errors.New("an earlier request has no answer")
 
 // release asks the server, and once more if it has no answer. The rest is left to the background.
 func (l *Lease) release(ctx context.Context) error {
-	turn, err := l.state.take(ctx, l.target.name, nil, nil) // also after Close
+	turn, err := l.state.take(ctx, l.target.Name, nil, nil) // also after Close
 	if err != nil {
 		return l.repeat(nil, err)
 	}
@@ -156,7 +156,7 @@ func (l *Lease) giveBack(ctx context.Context) (resp.Value, error) {
 // ask begins a request, and reports whether it must be an undo.
 func (l *Lease) ask() (undo bool) {
 	if l.course.Latch == "" && l.single() {
-		l.course.Latch = l.client.cleanup.SpareLatch(l.target.name)
+		l.course.Latch = l.client.cleanup.SpareLatch(l.target.Name)
 	}
 	if l.course.Latch == "" {
 		l.course.Latch = newLatch(l.target)
@@ -184,7 +184,7 @@ func (l *Lease) answered(v resp.Value, err error) (course.Step, error) {
 		}
 		return step, err
 	case course.Refused:
-		return step, l.client.about(l.target.name, refusedWork(err))
+		return step, l.client.about(l.target.Name, refusedWork(err))
 	case course.Released:
 		l.confirmed(count)
 	case course.NotHeld, course.Lost:
@@ -261,12 +261,12 @@ func (l *Lease) notHeld() error {
 	if lost := l.now().lost; lost != nil {
 		return fmt.Errorf("%w: %w", ErrNotHeld, lost) // which names the lock
 	}
-	return l.client.about(l.target.name, ErrNotHeld)
+	return l.client.about(l.target.Name, ErrNotHeld)
 }
 
 // unconfirmed returns the outcome of a release that the server has not confirmed.
 func (l *Lease) unconfirmed(cause error) error {
-	return l.client.about(l.target.name, fmt.Errorf("%w: %w", ErrUncertain, cause))
+	return l.client.about(l.target.Name, fmt.Errorf("%w: %w", ErrUncertain, cause))
 }
 
 // settle makes err the final result of Unlock, and forgets the hold, which the client counts as long as the server may.
@@ -318,7 +318,7 @@ type repeat struct {
 	settles bool // the release has an outcome, and is not given up
 }
 
-func (p *repeat) Name() string                { return p.lease.target.name }
+func (p *repeat) Name() string                { return p.lease.target.Name }
 func (p *repeat) Rank() cleanup.Rank          { return cleanup.Release }
 func (p *repeat) Size() int                   { return p.lease.size() }
 func (p *repeat) Turn() chan struct{}         { return p.lease.own().turnChannel() }

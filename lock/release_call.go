@@ -17,7 +17,7 @@ func (l *Lease) single() bool { return l.state == nil && l.target.kind.Single !=
 // finishLatch ends the use of the latch, as the outcome is known. released: a request has set the latch. Of a single release it names the owner,
 // so the next release can use it. Otherwise it is deleted or, for an Owner whose earlier request may still arrive, expires.
 func (l *Lease) finishLatch(released bool) {
-	u, name := l.client.cleanup, l.target.name
+	u, name := l.client.cleanup, l.target.Name
 	if l.course.NoLatch() && l.state == nil { // the script may have left the lease of a reader on another node
 		for _, key := range l.readLeases() {
 			u.DeleteLatch(name, key)
@@ -57,7 +57,7 @@ func (l *Lease) sendRelease(ctx context.Context) (resp.Value, error) {
 			return l.runSingle(ctx, way)
 		}
 	}
-	return l.client.scripts.RunInTime(ctx, l.target.name, func(last int64) *remote.Call {
+	return l.client.scripts.RunInTime(ctx, l.target.Name, func(last int64) *remote.Call {
 		if l.course.MustUndo(l.client.now()) { // the machine has slept since the first request
 			return nil
 		}
@@ -83,7 +83,7 @@ func (l *Lease) runSingle(ctx context.Context, way position) (resp.Value, error)
 		return v, err
 	}
 	if !l.course.MayRun() { // the spare latch may be on another node than the lock
-		c.cleanup.DeleteLatch(t.name, l.course.Latch)
+		c.cleanup.DeleteLatch(t.Name, l.course.Latch)
 		l.course.Latch = newLatch(t)
 	}
 	return c.scripts.RunMigrating(ctx, l.singleCall(way), err)
@@ -134,7 +134,7 @@ func (l *Lease) countedCall(way position, last int64) *remote.Call {
 		last = 0 // none is needed: the owner never holds the lock again, and this is the first request
 	}
 	repeat := l.course.MayRun() && l.state != nil
-	if x.Args = t.lineArgs(c, l.releaseArgs(l.keptByOwner(l), repeat, last)); t.line != "" {
+	if x.Args = t.lineArgs(c, l.releaseArgs(l.keptByOwner(l), repeat, last)); t.Line != "" {
 		x.Args = append(x.Args, way.place, way.stand)
 	}
 	return x
@@ -148,7 +148,7 @@ func (l *Lease) releaseArgs(kept any, repeat bool, last int64) []any {
 // callOf returns a call of a script that releases l, without arguments.
 func (l *Lease) callOf(release *script.Script) *remote.Call {
 	t := l.target
-	return &remote.Call{Script: release, Lock: t.remote(), Keys: l.ownerKeys(l.course.Latch),
+	return &remote.Call{Script: release, Lock: t.Lock, Keys: l.ownerKeys(l.course.Latch),
 		Apart: remote.Apart{OnSource: true, MayFree: true, Ran: &l.course.RanApart}}
 }
 
@@ -159,7 +159,7 @@ func (l *Lease) callOf(release *script.Script) *remote.Call {
 func (l *Lease) changeForTwoNodes(ctx context.Context, x *remote.Call) bool {
 	switch t := l.target; {
 	case t.kind.permits:
-		*x = remote.Call{Script: t.kind.More["end"], Lock: t.remote(), Keys: []string{t.renewKey}, Args: []any{l.owner}}
+		*x = remote.Call{Script: t.kind.More["end"], Lock: t.Lock, Keys: []string{t.renewKey}, Args: []any{l.owner}}
 	case t.kind.isRead() && !l.extendOtherReads(ctx):
 		return false
 	default:
@@ -176,7 +176,7 @@ func (l *Lease) extendOtherReads(ctx context.Context) bool {
 		return true
 	}
 	alive := false
-	for _, key := range kinds.ReadLeases(l.target.name, l.owner, l.tally().count-1) {
+	for _, key := range kinds.ReadLeases(l.target.Name, l.owner, l.tally().count-1) {
 		v, err := l.target.kind.RenewRead.Run(ctx, l.client.server, []string{key}, outer, readHold)
 		renewed, err := renewalOutcome(v, err, 0)
 		if err != nil {

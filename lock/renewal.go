@@ -96,7 +96,7 @@ func (l *Lease) warnOfMany(err error, text string, args ...any) {
 	if err != nil {
 		args = append(args, "error", err)
 	}
-	l.client.log.WarnOfMany(server, l.target.name, l.Kind(), l.Owner(), text, append([]any{"age", roughly(l.age())}, args...)...)
+	l.client.log.WarnOfMany(server, l.target.Name, l.Kind(), l.Owner(), text, append([]any{"age", roughly(l.age())}, args...)...)
 }
 
 // renewedAt records a successful renewal requested at start.
@@ -165,7 +165,7 @@ func (r renewals) ask(ctx context.Context, leases []*Lease, ms int64) []answer {
 // so requests for all would take time in the square of their number.
 func askedAs(l *Lease) any {
 	if l.state != nil && l.target.kind.isRead() {
-		return [2]string{l.target.name, l.owner}
+		return [2]string{l.target.Name, l.owner}
 	}
 	return l
 }
@@ -289,7 +289,7 @@ func (r renewals) run(ctx context.Context, batches [][]*Lease, calls []script.Ca
 // runAcked sends calls, of which first is a lease. unacked is why too few replicas have acknowledged them.
 func (r renewals) runAcked(ctx context.Context, first *Lease, calls []script.Call) (replies []resp.Value, unacked, err error) {
 	c := r.client
-	ack, err := c.replicas.New(ctx, remote.Hold{Name: first.target.name, Kind: first.Kind(), Owner: first.Owner()}, time.Time{})
+	ack, err := c.replicas.New(ctx, remote.Hold{Name: first.target.Name, Kind: first.Kind(), Owner: first.Owner()}, time.Time{})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -363,7 +363,7 @@ func (l *Lease) readLeases() []string {
 	if l.state != nil {
 		holds = max(holds, l.tally().maxCount)
 	}
-	return kinds.ReadLeases(l.target.name, l.owner, holds)
+	return kinds.ReadLeases(l.target.Name, l.owner, holds)
 }
 
 var errRenewal = errors.New("lock: unexpected reply to renewal")

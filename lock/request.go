@@ -216,7 +216,7 @@ func newLatch(t *target) string {
 	binary.NativeEndian.PutUint64(id[:8], rand.Uint64())
 	binary.NativeEndian.PutUint64(id[8:], rand.Uint64())
 	var buf [128]byte
-	return string(hex.AppendEncode(kinds.AppendLatch(buf[:0], t.name), id[:]))
+	return string(hex.AppendEncode(kinds.AppendLatch(buf[:0], t.Name), id[:]))
 }
 
 // inQueue reports whether a, or another call of its owner, waits in the queue of the lock. The request of a then keeps the owner's place

@@ -160,7 +160,7 @@ func (b *table) leasesNamed(names map[string]bool) (leases []*Lease) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for l := range b.leases {
-		if names[l.target.name] {
+		if names[l.target.Name] {
 			leases = append(leases, l)
 		}
 	}
@@ -196,7 +196,7 @@ type hold struct {
 }
 
 // own returns the Owner's record of the lock; nil without an Owner.
-func (h *hold) own() *ownedLock { return h.state.lockOf(h.target.name) }
+func (h *hold) own() *ownedLock { return h.state.lockOf(h.target.Name) }
 
 // tally returns the Owner's record of the holds; the zero tally without an Owner.
 func (h *hold) tally() tally { return h.own().tally(h.target.storedKind()) }
@@ -320,7 +320,7 @@ func (b *table) sweepParked(all bool) bool {
 }
 
 // watchKey names the parked watch of a Redlock among those of a client.
-func (t *target) watchKey() entryKey { return entryKey{nil, t.name} }
+func (t *target) watchKey() entryKey { return entryKey{nil, t.Name} }
 
 // awaited reports whether other clients wait for the lock of a Redlock's part, after its release.
 func (b *table) awaited(t *target, reply waiting) bool {

@@ -176,7 +176,7 @@ type partOf struct{}
 // beginTrace begins an acquire of r.
 func (r *request) beginTrace(ctx context.Context, try bool) context.Context {
 	c := r.client
-	start := AcquireStart{Client: c, Kind: r.target.kind.Name, Name: r.target.name, Try: try, Permits: r.permits, Standby: r.standby}
+	start := AcquireStart{Client: c, Kind: r.target.kind.Name, Name: r.target.Name, Try: try, Permits: r.permits, Standby: r.standby}
 	if !r.target.kind.unowned() {
 		start.Renewed = r.renewed
 		if start.Lease = r.lease; r.lease == forever {

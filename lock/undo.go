@@ -75,7 +75,7 @@ func newUndo(a acquire, mayArrive bool) *undo {
 	return &undo{acquire: a, latches: course.Latches{Latch: a.latch, Arrives: mayArrive}}
 }
 
-func (u *undo) Name() string                { return u.target.name }
+func (u *undo) Name() string                { return u.target.Name }
 func (u *undo) Rank() cleanup.Rank          { return cleanup.Undo }
 func (u *undo) Turn() chan struct{}         { return u.own().turnChannel() }
 func (u *undo) background() (Change, *kind) { return BackgroundUndo, u.target.kind }
@@ -107,7 +107,7 @@ func (u *undo) Call() *remote.Call {
 	if u.leaseOfOthers(nil) > 0 {
 		before = u.tally().count
 	}
-	u.lastMoment = max(u.lastMoment, c.clocks.LastMoment(t.name)) // the latch outlasts earlier requests
+	u.lastMoment = max(u.lastMoment, c.clocks.LastMoment(t.Name)) // the latch outlasts earlier requests
 	return u.undoCall(nil, before)
 }
 
@@ -115,7 +115,7 @@ func (u *undo) Call() *remote.Call {
 func (a *acquire) undoCall(except *Lease, before int64) *remote.Call {
 	c, t := a.client, a.target
 	args := a.args(a.keptByOwner(except), a.owner, c.publishing(t), before, a.lastMoment)
-	return &remote.Call{Script: t.kind.Undo, Lock: t.remote(), Keys: a.ownerKeys(a.latch), Args: t.lineArgs(c, args),
+	return &remote.Call{Script: t.kind.Undo, Lock: t.Lock, Keys: a.ownerKeys(a.latch), Args: t.lineArgs(c, args),
 		Apart: remote.Apart{OnSource: !t.kind.unowned(), MayFree: true, MayRunUntil: a.own().mayRun()}}
 }
 
@@ -124,7 +124,7 @@ func (u *undo) Answered(_ resp.Value, again bool) (done bool, result error) {
 		u.target.announceShorterLease(u.client, u.lease, u.leaseOfOthers(nil), kinds.ShorterMessage)
 	}
 	if !u.latches.Arrives && !again { // otherwise the latch expires by itself
-		u.client.cleanup.DeleteLatch(u.target.name, u.latch)
+		u.client.cleanup.DeleteLatch(u.target.Name, u.latch)
 	}
 	switch {
 	case !u.latches.Answered():
@@ -163,7 +163,7 @@ func (u *undoAgain) Rank() cleanup.Rank       { return cleanup.Release }
 func (u *undoAgain) Count(*cleanup.Abandoned) {}
 func (u *undoAgain) Answered(_ resp.Value, again bool) (done bool, result error) {
 	if !again && !u.target.kind.unowned() {
-		u.client.cleanup.DeleteLatch(u.target.name, u.latch)
+		u.client.cleanup.DeleteLatch(u.target.Name, u.latch)
 	}
 	return u.latches.Answered(), nil
 }
@@ -177,7 +177,7 @@ func (t *target) announceShorterLease(c *Client, lasted time.Duration, rest int6
 	if rest == 0 || rest+shortenedBy.Milliseconds() > lasted.Milliseconds() || t.kind.silent || t.values != "" { // a group's scripts tell
 		return
 	}
-	l := t.remote()
+	l := t.Lock
 	c.background(func() {
 		if l.Queued {
 			info, err := t.info(c.life, c.scripts)
@@ -187,7 +187,7 @@ func (t *target) announceShorterLease(c *Client, lasted time.Duration, rest int6
 			l.Channel += ":" + info.Queue[0].Owner
 		}
 		if _, err := c.server.Send(c.life, resp.Cmd(c.channels.Publishing(false), l.Channel, message)); err != nil {
-			c.log.WarnOf(t.name, t.kind.Name, "", "waiters do not know that a lease became shorter", "error", err)
+			c.log.WarnOf(t.Name, t.kind.Name, "", "waiters do not know that a lease became shorter", "error", err)
 		}
 	})
 }
@@ -200,11 +200,11 @@ type leaving struct {
 	place          any
 }
 
-func (l *leaving) Name() string       { return l.target.name }
+func (l *leaving) Name() string       { return l.target.Name }
 func (l *leaving) Rank() cleanup.Rank { return cleanup.Undo }
 func (l *leaving) Call() *remote.Call {
 	c, t := l.client, l.target
-	return &remote.Call{Script: t.kind.Quit, Lock: t.remote(), Keys: t.withLine(t.baseKeys()[:2]), LineOnly: true,
+	return &remote.Call{Script: t.kind.Quit, Lock: t.Lock, Keys: t.withLine(t.baseKeys()[:2]), LineOnly: true,
 		Args: []any{c.publishing(t), c.listenersKnown(t), c.id, l.place, t.kind.permits}}
 }
 

@@ -123,7 +123,7 @@ func (w *waiter) lookForSetup(ctx context.Context) (done bool, again <-chan time
 	c := w.client
 	info, err := w.target.info(ctx, c.scripts)
 	if err == nil && !info.Permits.Set {
-		return true, nil, c.about(w.target.name, ErrNotSet)
+		return true, nil, c.about(w.target.Name, ErrNotSet)
 	}
 	return false, time.After(c.pace.PollMax), nil // the waiter at the front reports a failure
 }
@@ -200,7 +200,7 @@ func (w *waiter) leave() {
 	case !wasFirst:
 	case next != nil:
 		// The next waiter may want fewer permits than w.
-		if w.target.kind.afterGrant != wakeNobody || w.target.line != "" && e.place == nil {
+		if w.target.kind.afterGrant != wakeNobody || w.target.Line != "" && e.place == nil {
 			e.head.Wake()
 		}
 		next.front.Store(true)

@@ -193,7 +193,7 @@ func (r *Runner) tellSource(ctx context.Context, l Lock) {
 		return
 	}
 	if _, err := r.server.Doer.Send(ctx, resp.Cmd(ShardPublish, l.Channel, l.Message)); err != nil {
-		r.server.Log.WarnOf(l.Name, l.Kind, "", "waiters are not woken by messages, and look now and then", "error", err)
+		r.server.Log.WarnOf(l.Name, l.KindName, "", "waiters are not woken by messages, and look now and then", "error", err)
 	}
 }
 

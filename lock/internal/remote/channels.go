@@ -121,7 +121,7 @@ func (ch *Channels) askRight(l Lock, rule string) {
 			return
 		}
 		if may, err := v.Bool(); err == nil && !may {
-			ch.server.Log.WarnOf(l.Name, l.Kind, "", "the user may not publish on the channels of locks: waiters are not woken by releases, and look now and then",
+			ch.server.Log.WarnOf(l.Name, l.KindName, "", "the user may not publish on the channels of locks: waiters are not woken by releases, and look now and then",
 				"missing", "ACL rule "+rule)
 		}
 	})
@@ -134,7 +134,7 @@ func (ch *Channels) NoteRefusal(l Lock, err error) {
 		return
 	}
 	if _, logged := ch.subscribed.LoadOrStore(l.rule(), true); !logged {
-		ch.server.Log.WarnOf(l.Name, l.Kind, "", "the user may not subscribe to the channels of locks: waiters are not woken, and look now and then",
+		ch.server.Log.WarnOf(l.Name, l.KindName, "", "the user may not subscribe to the channels of locks: waiters are not woken, and look now and then",
 			"missing", "ACL rule "+l.rule(), "error", reply)
 	}
 }

@@ -63,14 +63,14 @@ func (s *Server) SlotOf(name string) int {
 
 // Lock is a lock as its server sees it.
 type Lock struct {
-	Name    string
-	Kind    string // for the log
-	Channel string
-	Line    string // the key of the line of waiting processes; "" for none
-	Silent  bool   // no release is published
-	Queued  bool   // each waiter has a channel of its own
-	Readers bool   // the lease of each reader is a key of its own
-	Message string // wakes the waiters on Channel
+	Name     string
+	KindName string // for the log
+	Channel  string
+	Line     string // the key of the line of waiting processes; "" for none
+	Silent   bool   // no release is published
+	Queued   bool   // each waiter has a channel of its own
+	Readers  bool   // the lease of each reader is a key of its own
+	Message  string // wakes the waiters on Channel
 }
 
 // rule returns the ACL rule that allows the channels of l and of all locks with the same prefix.
