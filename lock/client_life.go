@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/lockwire/lockwire/lock/internal/bounds"
 	"github.com/lockwire/lockwire/lock/internal/cleanup"
@@ -38,7 +37,7 @@ func New(server Server, cfg Config) (*Client, error) {
 		nature:    nature,
 		cfg:       cfg,
 		id:        newUUID(),
-		pace:      defaultPace,
+		pace:      looks.Usual(),
 		boot:      clock.NewBoot().At,
 		events:    pubsub.New(nature.dialer(server), pubsub.Config{Logger: cfg.Logger}),
 		done:      make(chan struct{}),
@@ -84,14 +83,6 @@ func (c *Client) initRemote() {
 	c.clocks = remote.NewClocks(s)
 	c.identity = remote.NewIdentity(s, c.now)
 	c.scripts = remote.NewRunner(s, c.clocks, c.channels, c.now)
-}
-
-var defaultPace = looks.Pace{
-	Floor:   10 * time.Millisecond,
-	Ceiling: 10 * time.Second,
-	PollMin: 50 * time.Millisecond,
-	PollMax: time.Second,
-	Slack:   2 * time.Millisecond,
 }
 
 // Close ends the client's activity. Waiting calls return [ErrClosed], every held lease is lost with the reason

@@ -395,11 +395,15 @@ func (l *Lease) lostLocked(reason Reason, cause error) *LostError {
 	return e
 }
 
+// warn logs a trouble of the lease.
 func (l *Lease) warn(text string, args ...any) {
 	if !l.client.log.Silent() {
-		l.client.log.WarnOf(l.target.Name, l.Kind(), l.Owner(), text, append([]any{"age", roughly(l.age())}, args...)...)
+		l.client.log.WarnOf(l.target.Name, l.Kind(), l.Owner(), text, l.logged(args)...)
 	}
 }
+
+// logged returns the attributes of a line of the log about the lease: those that every such line has, and then args.
+func (l *Lease) logged(args []any) []any { return append([]any{"age", roughly(l.age())}, args...) }
 
 // armLocked starts the deadline timer of a held lease, once. Each lease has its own timer, independent of the network.
 func (l *Lease) armLocked() {

@@ -96,7 +96,7 @@ func (l *Lease) warnOfMany(err error, text string, args ...any) {
 	if err != nil {
 		args = append(args, "error", err)
 	}
-	l.client.log.WarnOfMany(server, l.target.Name, l.Kind(), l.Owner(), text, append([]any{"age", roughly(l.age())}, args...)...)
+	l.client.log.WarnOfMany(server, l.target.Name, l.Kind(), l.Owner(), text, l.logged(args)...)
 }
 
 // renewedAt records a successful renewal requested at start.

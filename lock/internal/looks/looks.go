@@ -27,6 +27,12 @@ type Pace struct {
 	Slack time.Duration
 }
 
+// Usual returns the Pace of all clients. Three times without a sign of life are longer than the Ceiling: lineLife in all_line.lua (a place in
+// the line), announceFor (a waiting writer) and minFairWait (a place in the queue of a fair lock).
+func Usual() Pace {
+	return Pace{Floor: 10 * time.Millisecond, Ceiling: 10 * time.Second, PollMin: 50 * time.Millisecond, PollMax: time.Second, Slack: 2 * time.Millisecond}
+}
+
 // Looks is the knowledge at the front of a line. It passes from waiter to waiter with the front, and only the waiter at the
 // front uses it. The zero Looks have not begun.
 type Looks struct {
