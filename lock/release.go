@@ -106,10 +106,11 @@ func (l *Lease) awaitRenewal(ctx context.Context) {
 	}
 }
 
-// errDoubted is the cause of a release left to the background without a request.
+// errDoubted is the cause of a release left to the background without a request: an earlier Unlock has had no answer, and its repeats have been
+// given up.
 var errDoubted = errors.New("an earlier request has no answer")
 
-// release asks the server, and once more if it has no answer. The rest is left to the background.
+// release asks the server, and once more without an answer. The rest is left to the background.
 func (l *Lease) release(ctx context.Context) error {
 	turn, err := l.state.take(ctx, l.target.Name, nil, nil) // also after Close
 	if err != nil {
@@ -119,15 +120,18 @@ func (l *Lease) release(ctx context.Context) error {
 		turn.give()
 		return l.settle(l.notHeld())
 	}
-	cause := errDoubted // an earlier Unlock has had no answer, and its repeats have been given up
-	for again := true; !l.ask(); again = false {
+	cause := errDoubted
+	for range 2 {
+		if undo := l.beginRequest(); undo { // in the background
+			break
+		}
 		step, result := l.answered(l.giveBack(ctx))
 		if step.Settles() {
 			err = l.settle(result) // within the turn: a lease of a group in the table counts as a hold
 			turn.give()
 			return err
 		}
-		if cause = result; step == course.RepeatLater || !again || ctx.Err() != nil {
+		if cause = result; step == course.RepeatLater || ctx.Err() != nil {
 			break
 		}
 	}
@@ -153,8 +157,8 @@ func (l *Lease) giveBack(ctx context.Context) (resp.Value, error) {
 	return l.runRelease(ctx)
 }
 
-// ask begins a request, and reports whether it must be an undo.
-func (l *Lease) ask() (undo bool) {
+// beginRequest begins a request of the release, and reports whether the request must be an undo.
+func (l *Lease) beginRequest() (undo bool) {
 	if l.course.Latch == "" && l.single() {
 		l.course.Latch = l.client.cleanup.SpareLatch(l.target.Name)
 	}
@@ -336,7 +340,7 @@ func (p *repeat) Needed() (left bool, outcome error) {
 // Call returns the release. An undo in its place sets the Owner's hold count to that of the other holds, whether an earlier request has run or not.
 func (p *repeat) Call() *remote.Call {
 	l, last := p.lease, p.lease.client.clocks.LastMoment(p.Name())
-	if !l.ask() {
+	if !l.beginRequest() {
 		return l.releaseCall(last)
 	}
 	a := acquire{hold: l.hold, lease: l.term, latch: l.course.Latch, lastMoment: last}
