@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -122,11 +123,8 @@ func (c *Client) inspectNumber(ctx context.Context, name string) (Inspection, er
 
 // listening returns the number of clients that listen for a release, or -1.
 func (c *Client) listening(ctx context.Context, i *Inspection) int {
-	k := reentrantKind.Get()
-	switch {
-	case i.Shape.kind() != nil:
-		k = i.Shape.kind()
-	case i.Shape == ShapeNumber:
+	k := cmp.Or(i.Shape.kind(), reentrantKind.Get())
+	if i.Shape == ShapeNumber {
 		k = permitsKind.Get()
 	}
 	t := newTarget(k, i.Name)

@@ -188,14 +188,6 @@ func (t *target) withLine(keys []string) []string {
 	return append(keys, t.Line)
 }
 
-// forOwner returns t for an Owner, who waits in a line of its own: in a common one it could stand behind callers that wait for a
-// value of its own.
-func (t *target) forOwner(by *ownerState) *target {
-	own := *t
-	own.lineName += " " + by.id
-	return &own
-}
-
 // appendHandOverKeys appends the KEYS of handover without latches to dst, which is empty.
 func (t *target) appendHandOverKeys(dst []string) []string {
 	if t.tokenKey != "" {

@@ -110,8 +110,10 @@ func (r *request) fill(c *Client, t *target, opts []Option, permits int) error {
 		r.state = c.NewOwner().state
 		r.state.singleUse = true
 	}
-	if r.state != nil && t.values != "" {
-		r.target = t.forOwner(r.state)
+	if r.state != nil && t.values != "" { // in a common line the Owner could stand behind callers that wait for a value of its own
+		own := *t
+		own.lineName += " " + r.state.id
+		r.target = &own
 	}
 	r.owner = r.newOwner()
 	return nil

@@ -212,17 +212,16 @@ func (l *leaving) Answered(resp.Value, bool) (done bool, result error) { return 
 
 // workAdded notes the begin of w in the background, and returns a function that notes the end.
 func (c *Client) workAdded(w cleanup.Work) (ended func(outcome error)) {
-	traced := c.traceBackground(w)
-	u, ok := w.(*undo)
-	if !ok || !u.latches.Arrives {
-		return traced
+	ended = c.traceBackground(w)
+	if u, ok := w.(*undo); ok && u.latches.Arrives {
+		key, traced := u.target.awaitedAs(), ended
+		c.table.noteUnanswered(key, 1)
+		ended = func(outcome error) {
+			c.table.noteUnanswered(key, -1)
+			traced(outcome)
+		}
 	}
-	key := u.target.awaitedAs()
-	c.table.noteUnanswered(key, 1)
-	return func(outcome error) {
-		c.table.noteUnanswered(key, -1)
-		traced(outcome)
-	}
+	return ended
 }
 
 // traceBackground reports the begin of w in the background, and returns a function that reports the end. A place in a line, which expires by
