@@ -203,7 +203,7 @@ func (c *Client) ForceUnlockOwner(ctx context.Context, name, owner string) (bool
 	}
 	holds := c.table.holdsOf(h.target.heldAs(), owner, nil)
 	if k.permits {
-		s := PermitSemaphore{h}
+		s := PermitSemaphore{permitCount{h}}
 		if owner, err = s.owner([]string{owner}); err != nil {
 			return false, err
 		}

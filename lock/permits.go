@@ -44,16 +44,13 @@ const maxPermits = 1000
 // lease, there are more holders than permits.
 //
 // A PermitSemaphore is immutable, and many goroutines may share it. Waiters are served in the same order as by a [Semaphore].
-type PermitSemaphore struct{ handle Handle }
+type PermitSemaphore struct{ permitCount }
 
 // PermitSemaphore returns the semaphore with the given name. The name is the semaphore's key on the server. An invalid name
 // is reported by the first method that uses it, not here.
 func (c *Client) PermitSemaphore(name string) *PermitSemaphore {
-	return &PermitSemaphore{c.handle(permitsKind.Get(), name)}
+	return &PermitSemaphore{permitCount{c.handle(permitsKind.Get(), name)}}
 }
-
-// Name returns the semaphore's name.
-func (s *PermitSemaphore) Name() string { return s.handle.Name() }
 
 // Acquire takes a permit and waits for a free permit until ctx ends; [Handle.Lock] describes the error. Without permits set on
 // the server, Acquire returns [ErrNotSet]; with [WaitForSetup] it waits. The other options are [For] and [Forever].
@@ -112,13 +109,6 @@ func (s *PermitSemaphore) ReleaseAll(ctx context.Context) (bool, error) {
 // permit with its id. Holders are ordered by the ends of their leases; Info lists at most 1000. Remaining is the time
 // until the expiry of leases makes a permit free.
 func (s *PermitSemaphore) Info(ctx context.Context) (Info, error) { return s.handle.Info(ctx) }
-
-// Available returns the number of free permits. The number is negative after SetPermits or AddPermits removed more permits
-// than were free, and 0 if no permits have been set.
-func (s *PermitSemaphore) Available(ctx context.Context) (int, error) {
-	info, err := s.Info(ctx)
-	return info.Permits.Free, err
-}
 
 // Acquired returns the number of taken permits.
 func (s *PermitSemaphore) Acquired(ctx context.Context) (int, error) {
@@ -283,23 +273,9 @@ func (s *PermitSemaphore) leasesOf(owner string) []*Lease {
 	})
 }
 
-// TrySetPermits creates the semaphore with n permits, at least 0, and reports false if the semaphore exists. TrySetPermits
-// waits like [Semaphore.AddPermits]. The call reports true even if its request had to be sent twice.
-func (s *PermitSemaphore) TrySetPermits(ctx context.Context, n int) (bool, error) {
-	set, err := s.handle.setCount(ctx, "set", n, 0, 0)
-	return set == 1, err
-}
-
 // SetPermits sets the number of all permits, free and taken, to n, at least 0. If more permits are taken, permits are
-// lacking until enough have been released. SetPermits creates a missing semaphore, and waits like [Semaphore.AddPermits].
+// lacking until enough have been released. SetPermits creates a missing semaphore, and waits like AddPermits.
 func (s *PermitSemaphore) SetPermits(ctx context.Context, n int) error {
 	_, err := s.handle.setCount(ctx, "add", n, 0, true)
-	return err
-}
-
-// AddPermits adds n to the number of permits; n may be negative. AddPermits creates a missing semaphore, and waits like
-// [Semaphore.AddPermits].
-func (s *PermitSemaphore) AddPermits(ctx context.Context, n int) error {
-	_, err := s.handle.setCount(ctx, "add", n, -maxCount, false)
 	return err
 }

@@ -30,16 +30,46 @@ var semaphoreKind = &kinds.Lazy[*kind]{Make: func() *kind {
 //   - The first of them for which there are too few keeps the others out for a second. Then it lets them have what is free for two seconds,
 //     keeps them out for two, and so on, each time for twice as long; they have a third of the time at least.
 //   - TryAcquire passes waiting callers, but takes no permit reserved for a Client that has just been woken, or kept back for the first.
-type Semaphore struct{ handle Handle }
+type Semaphore struct{ permitCount }
 
 // Semaphore returns the semaphore with the given name. The name is the semaphore's key on the server. An invalid name is
 // reported by the first method that uses it, not here.
 func (c *Client) Semaphore(name string) *Semaphore {
-	return &Semaphore{c.handle(semaphoreKind.Get(), name)}
+	return &Semaphore{permitCount{c.handle(semaphoreKind.Get(), name)}}
 }
 
+// permitCount has what a Semaphore and a PermitSemaphore have in common.
+type permitCount struct{ handle Handle }
+
 // Name returns the semaphore's name.
-func (s *Semaphore) Name() string { return s.handle.Name() }
+func (s *permitCount) Name() string { return s.handle.Name() }
+
+// Available returns the number of free permits: negative if permits are lacking, 0 also for a missing semaphore.
+func (s *permitCount) Available(ctx context.Context) (int, error) {
+	info, err := s.handle.Info(ctx)
+	return info.Permits.Free, err
+}
+
+// TrySetPermits creates the semaphore with n permits, at least 0, and reports false if the semaphore exists. TrySetPermits
+// waits like AddPermits. The call reports true even if its request had to be sent twice.
+func (s *permitCount) TrySetPermits(ctx context.Context, n int) (bool, error) {
+	return s.set(ctx, n, 0)
+}
+
+func (s *permitCount) set(ctx context.Context, n int, ttl time.Duration) (bool, error) {
+	set, err := s.handle.setCount(ctx, "set", n, 0, ttl.Milliseconds())
+	return set == 1, err
+}
+
+// AddPermits adds n to the number of permits. n may be negative, and so may the resulting number of free permits: then permits are
+// lacking until enough have been released. AddPermits creates a missing semaphore.
+//
+// AddPermits waits for the server's confirmation until ctx ends, at most 10 s. Then it returns [ErrUncertain] and goes on
+// in the background; the server adds the permits only once.
+func (s *permitCount) AddPermits(ctx context.Context, n int) error {
+	_, err := s.handle.setCount(ctx, "add", n, -maxCount, false)
+	return err
+}
 
 // Acquire takes n permits at once and waits for n free permits until ctx ends. n is at least 0 and at most 2³¹-1; for 0
 // Acquire returns nil at once. Without permits set on the server, Acquire returns [ErrNotSet]; with [WaitForSetup], the
@@ -93,16 +123,6 @@ func (s *Semaphore) ReleaseIfExists(ctx context.Context, n int) (bool, error) {
 	return s.release(ctx, n, true)
 }
 
-// AddPermits adds n to the number of free permits. n may be negative, and so may the resulting number: then permits are
-// lacking until enough have been released. AddPermits creates a missing semaphore.
-//
-// AddPermits waits for the server's confirmation until ctx ends, at most 10 s. Then it returns [ErrUncertain] and goes on
-// in the background; the server adds the permits only once.
-func (s *Semaphore) AddPermits(ctx context.Context, n int) error {
-	_, err := s.handle.setCount(ctx, "add", n, -maxCount, false)
-	return err
-}
-
 func (s *Semaphore) release(ctx context.Context, n int, existing bool) (bool, error) {
 	if err := s.handle.checkCount(n, 0); err != nil {
 		return false, err
@@ -114,12 +134,6 @@ func (s *Semaphore) release(ctx context.Context, n int, existing bool) (bool, er
 	return added == 1, err
 }
 
-// TrySetPermits creates the semaphore with n permits, at least 0, and reports false if the semaphore exists. TrySetPermits
-// waits like AddPermits. The call reports true even if its request had to be sent twice.
-func (s *Semaphore) TrySetPermits(ctx context.Context, n int) (bool, error) {
-	return s.set(ctx, n, 0)
-}
-
 // TrySetPermitsFor is TrySetPermits for a semaphore deleted after ttl, in whole milliseconds. After the deletion waiters get
 // [ErrNotSet], and holders should give their permits back by ReleaseIfExists.
 func (s *Semaphore) TrySetPermitsFor(ctx context.Context, n int, ttl time.Duration) (bool, error) {
@@ -129,23 +143,12 @@ func (s *Semaphore) TrySetPermitsFor(ctx context.Context, n int, ttl time.Durati
 	return s.set(ctx, n, ttl)
 }
 
-func (s *Semaphore) set(ctx context.Context, n int, ttl time.Duration) (bool, error) {
-	set, err := s.handle.setCount(ctx, "set", n, 0, ttl.Milliseconds())
-	return set == 1, err
-}
-
 // DrainPermits takes all free permits and returns their number; 0 for a missing semaphore. If permits are lacking,
 // DrainPermits adds the lacking permits and returns their negative number, as Redisson does. DrainPermits waits like
 // AddPermits: after [ErrUncertain] the permits are taken eventually, and the number stays unknown.
 func (s *Semaphore) DrainPermits(ctx context.Context) (int, error) {
 	n, err := s.handle.change(ctx, "drain", false)
 	return int(n), err
-}
-
-// Available returns the number of free permits: negative if permits are lacking, 0 also for a missing semaphore.
-func (s *Semaphore) Available(ctx context.Context) (int, error) {
-	info, err := s.Info(ctx)
-	return info.Permits.Free, err
 }
 
 // Info returns the number of free permits. The server knows neither the holders nor the number of taken permits.
