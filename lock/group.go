@@ -284,6 +284,22 @@ func (h *Handle) sameServer(other *Handle) bool {
 	return a == b || a.nature.same(&b.nature) || a.nature.dataName() != "" && a.nature.dataName() == b.nature.dataName()
 }
 
+// several are the locks of a Multi, in the order of their acquisition, or of a Redlock, in the order of its nodes.
+type several struct{ members []*Handle }
+
+// ForceUnlock frees all the locks at once, whatever their owners, and reports whether any of them was held. ForceUnlock waits for
+// unreachable servers until ctx ends; the error joins the errors of the locks. See [Handle.ForceUnlock].
+func (s *several) ForceUnlock(ctx context.Context) (bool, error) {
+	forced, err := ofAll(ctx, s.members, (*Handle).ForceUnlock)
+	return slices.Contains(forced, true), err
+}
+
+// Info returns the holders and remaining times of the locks: of a Multi in the order of acquisition, of a Redlock in the order of its nodes.
+// Info waits for unreachable servers until ctx ends; the error joins the errors of the locks. The Info of a lock without an answer is zero.
+func (s *several) Info(ctx context.Context) ([]Info, error) {
+	return ofAll(ctx, s.members, (*Handle).Info)
+}
+
 // ofAll calls a method of all locks concurrently, and returns the results in the order of the locks.
 func ofAll[T any](ctx context.Context, handles []*Handle, ask func(*Handle, context.Context) (T, error)) ([]T, error) {
 	all, errs := make([]T, len(handles)), make([]error, len(handles))

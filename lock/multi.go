@@ -23,7 +23,7 @@ import (
 // with the first lost member, and valid until the first member's end. After a loss the other members are held until
 // Unlock but no longer renewed. Unlock releases all members concurrently and joins their errors.
 type Multi struct {
-	members []*Handle
+	several
 	aliases aliases
 }
 
@@ -160,19 +160,6 @@ func (m *Multi) TryLock(ctx context.Context, opts ...Option) (*Lease, error) {
 // Do runs fn while holding all locks; see [Handle.Do].
 func (m *Multi) Do(ctx context.Context, fn func(context.Context) error, opts ...Option) error {
 	return run(ctx, m.Lock, fn, opts)
-}
-
-// ForceUnlock frees all locks concurrently, whatever their owners, and reports whether any lock was held. The error joins the
-// errors of the locks. See [Handle.ForceUnlock].
-func (m *Multi) ForceUnlock(ctx context.Context) (bool, error) {
-	forced, err := ofAll(ctx, m.members, (*Handle).ForceUnlock)
-	return slices.Contains(forced, true), err
-}
-
-// Info returns the holders and remaining times of all locks, in the order of acquisition. The error joins the errors of the
-// locks. The Info of a lock without an answer is zero.
-func (m *Multi) Info(ctx context.Context) ([]Info, error) {
-	return ofAll(ctx, m.members, (*Handle).Info)
 }
 
 // partly is the error of an attempt that acquired only some of the locks. The next attempt may succeed.

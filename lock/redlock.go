@@ -78,12 +78,12 @@ var ErrNoQuorum = errors.New("lock: no majority of the servers could be asked")
 // distance from the servers share the lock evenly, but in no order; a process 2 ms further away than others has a few per
 // cent of their share. Each release wakes a caller of each process. A [Plain] lock has no channel: its waiters ask again and again.
 type Redlock struct {
-	cfg    RedlockConfig
-	nodes  []*Handle
-	quorum int
-	term   time.Duration // without For: the shortest Lease of the clients
-	first  *Client       // of the first node: has the gates and the streaks
-	key    entryKey      // of the Redlock's gate and streak
+	several // the nodes, in the order of the caller
+	cfg     RedlockConfig
+	quorum  int
+	term    time.Duration // without For: the shortest Lease of the clients
+	first   *Client       // of the first node: has the gates and the streaks
+	key     entryKey      // of the Redlock's gate and streak
 }
 
 // NewRedlock returns the Redlock of the nodes. The number of nodes is odd and at least three, each node is on a separate
@@ -104,22 +104,22 @@ func NewRedlock(cfg RedlockConfig, nodes ...Member) (*Redlock, error) {
 		switch k := h.target.kind; {
 		case k != reentrantKind.Get() && k != plainKind.Get():
 			return nil, invalidf("a Redlock of %s locks", k.Name)
-		case len(r.nodes) > 0 && k != r.nodes[0].target.kind:
+		case len(r.members) > 0 && k != r.members[0].target.kind:
 			return nil, invalidf("a Redlock of two kinds")
 		case h.client.nature.spread != nil:
 			return nil, invalidf("a Redlock with a cluster for a node")
-		case slices.ContainsFunc(r.nodes, h.sameServer):
+		case slices.ContainsFunc(r.members, h.sameServer):
 			return nil, invalidf("a Redlock with two nodes on one server")
 		}
-		r.nodes = append(r.nodes, h)
+		r.members = append(r.members, h)
 	}
 	if n := len(nodes); n < 3 || n%2 == 0 {
 		return nil, invalidf("a Redlock of %d nodes", n)
 	}
-	r.first, r.key = r.nodes[0].client, r.nodes[0].target.awaitedAs()
+	r.first, r.key = r.members[0].client, r.members[0].target.awaitedAs()
 	r.term = r.first.cfg.Lease
 	longest := r.term
-	for _, h := range r.nodes {
+	for _, h := range r.members {
 		r.term, longest = min(r.term, h.client.cfg.Lease), max(longest, h.client.cfg.Lease)
 	}
 	r.cfg = cfg.withDefaults(longest)
@@ -143,7 +143,7 @@ func (r *Redlock) acquire(ctx context.Context, opts []Option, try bool) (lease *
 		return nil, err
 	}
 	ctx, c.traced = r.first.cfg.Trace.beginAcquire(ctx, AcquireStart{
-		Client: r.first, Kind: "redlock", Name: r.key.name, Try: try, Lease: c.term, Renewed: c.renewed, Members: len(r.nodes), Standby: standsBy(c.opts),
+		Client: r.first, Kind: "redlock", Name: r.key.name, Try: try, Lease: c.term, Renewed: c.renewed, Members: len(r.members), Standby: standsBy(c.opts),
 	})
 	if try {
 		lease, err = r.tryLock(ctx, c)
@@ -203,19 +203,6 @@ func (r *Redlock) Do(ctx context.Context, fn func(context.Context) error, opts .
 	return run(ctx, r.Lock, fn, opts)
 }
 
-// ForceUnlock frees the lock on every server, whatever its owner, and reports whether the lock was held on any server.
-// ForceUnlock waits for unreachable servers until ctx ends; the error joins their errors.
-func (r *Redlock) ForceUnlock(ctx context.Context) (bool, error) {
-	forced, err := ofAll(ctx, r.nodes, (*Handle).ForceUnlock)
-	return slices.Contains(forced, true), err
-}
-
-// Info returns the holders and remaining time on each server, in the order of the nodes. Info waits for unreachable servers
-// until ctx ends; the error joins their errors.
-func (r *Redlock) Info(ctx context.Context) ([]Info, error) {
-	return ofAll(ctx, r.nodes, (*Handle).Info)
-}
-
 // redlockCall has the request of a Lock or TryLock to every server.
 type redlockCall struct {
 	traced  *acquiring // for the Trace; nil if not traced
@@ -230,14 +217,14 @@ type redlockCall struct {
 func (r *Redlock) identify(ctx context.Context, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	atOnce(r.nodes, func(_ int, h *Handle) { h.client.identity.Ask(ctx) })
+	atOnce(r.members, func(_ int, h *Handle) { h.client.identity.Ask(ctx) })
 	return r.distinct()
 }
 
 // distinct returns an error if two of the servers are known to be one.
 func (r *Redlock) distinct() error {
-	seen := make(map[string]bool, len(r.nodes))
-	for _, h := range r.nodes {
+	seen := make(map[string]bool, len(r.members))
+	for _, h := range r.members {
 		id := h.client.identity.ID()
 		if id != "" && seen[id] {
 			return invalidf("a Redlock with two nodes on one server")
@@ -335,7 +322,7 @@ func (r *Redlock) contend(ctx context.Context, c redlockCall, leave func(), hist
 // refusal returns the error for a Redlock that belongs to another owner. The error names an owner in this process.
 func (r *Redlock) refusal() *NotAcquiredError {
 	e := &NotAcquiredError{Name: r.key.name, Kind: "redlock", log: r.first.log}
-	for _, h := range r.nodes {
+	for _, h := range r.members {
 		for _, l := range h.client.table.holdsOf(h.target.heldAs(), "", nil) {
 			if l.whole.Load() != nil {
 				e.Holder, e.HeldFor = l.Owner(), l.age()

@@ -58,11 +58,11 @@ func (r *Redlock) ask(ctx context.Context, c redlockCall, ended func()) (lease *
 		return nil, nil, err
 	}
 	c.traced.asked()
-	b := &ballot{lock: r, call: c, ended: ended, start: time.Now(), done: make(chan struct{}), votes: make([]vote, len(r.nodes))}
+	b := &ballot{lock: r, call: c, ended: ended, start: time.Now(), done: make(chan struct{}), votes: make([]vote, len(r.members))}
 	if r.key.kind == plainKind.Get() {
 		b.owner = plainOwner(0)
 	}
-	for node, h := range r.nodes {
+	for node, h := range r.members {
 		if !h.client.background(func() { b.vote(ctx, node) }) {
 			b.count(node, nil, 0, ErrClosed)
 		}
@@ -83,7 +83,7 @@ func (r *Redlock) ask(ctx context.Context, c redlockCall, ended func()) (lease *
 // vote asks one server. Its time is limited by the call's timeout and by Close of the node's client, not by the caller's context: an answer
 // after the decision may still join the lease.
 func (b *ballot) vote(ctx context.Context, node int) {
-	h := b.lock.nodes[node]
+	h := b.lock.members[node]
 	c := h.client
 	ctx, cancel := context.WithTimeout(c.untilCloseOnly(ctx), b.call.timeout)
 	defer cancel()
@@ -123,7 +123,7 @@ func (b *ballot) vote(ctx context.Context, node int) {
 func (b *ballot) joinIfWon(node int, l *Lease) bool {
 	select {
 	case <-b.done:
-	case <-b.lock.nodes[node].client.life.Done():
+	case <-b.lock.members[node].client.life.Done():
 		b.count(node, nil, 0, ErrClosed)
 	}
 	b.mu.Lock()
@@ -146,7 +146,7 @@ func (b *ballot) count(node int, l *Lease, again time.Duration, err error) {
 		v.result, v.lease = voteGranted, l
 	case errors.Is(err, ErrNotAcquired):
 		if v.result = voteRefused; again != noTTL {
-			v.ends = b.start.Add(v.took + max(again, b.lock.nodes[node].client.pace.Floor))
+			v.ends = b.start.Add(v.took + max(again, b.lock.members[node].client.pace.Floor))
 		}
 	default:
 		v.result, v.err = voteFailed, err
@@ -212,7 +212,7 @@ func (b *ballot) numberLocked(of voteResult) (n int) {
 // takenLocked reports whether the lock is refused: other owners have it on so many servers, plus more, that the rest is
 // no majority, whatever the unreachable servers would answer.
 func (b *ballot) takenLocked(more int) bool {
-	return b.numberLocked(voteRefused)+more > len(b.lock.nodes)-b.lock.quorum
+	return b.numberLocked(voteRefused)+more > len(b.lock.members)-b.lock.quorum
 }
 
 // checkMajority returns an error if two servers of the majority are one, or if too little of the lease is left.
@@ -228,7 +228,7 @@ func (b *ballot) checkMajority(parts []*Lease) error {
 	if time.Until(validUntil(parts, b.lock.quorum)) > atLeast {
 		return nil
 	}
-	return b.lock.nodes[0].target.expiredGrant(b.lock.first)
+	return b.lock.members[0].target.expiredGrant(b.lock.first)
 }
 
 // noQuorumLocked returns an error with the number of grants and refusals, and the failures of the other servers. Each is named by its number,
@@ -240,7 +240,7 @@ func (b *ballot) noQuorumLocked(ended error) error {
 			continue
 		}
 		name := fmt.Sprintf("node %d", node+1)
-		if data := b.lock.nodes[node].client.nature.dataName(); data != "" {
+		if data := b.lock.members[node].client.nature.dataName(); data != "" {
 			name += " (" + data + ")"
 		}
 		errs = append(errs, fmt.Errorf("%s: %w", name, v.err))

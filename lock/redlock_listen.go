@@ -35,9 +35,9 @@ type listener struct {
 
 // listen returns the listener of a wait until ctx ends, with the watches that an earlier wait has parked.
 func (r *Redlock) listen(ctx context.Context, history *waited) *listener {
-	l := &listener{lock: r, wake: make(chan struct{}, 1), watches: make([]*pubsub.Watch, len(r.nodes)), seen: make([]uint64, len(r.nodes)),
+	l := &listener{lock: r, wake: make(chan struct{}, 1), watches: make([]*pubsub.Watch, len(r.members)), seen: make([]uint64, len(r.members)),
 		spread: redlockSpreadMin, history: history}
-	for i, h := range r.nodes {
+	for i, h := range r.members {
 		if l.watches[i] = h.client.table.unpark(h.target.watchKey()); l.watches[i] != nil {
 			l.watches[i].Move(l.wake)
 		}
@@ -51,7 +51,7 @@ func (r *Redlock) listen(ctx context.Context, history *waited) *listener {
 
 // subscribe makes the missing watches. A node has none if its kind is silent or its client is closed.
 func (l *listener) subscribe() {
-	for i, h := range l.lock.nodes {
+	for i, h := range l.lock.members {
 		if l.watches[i] == nil && !h.target.kind.silent {
 			l.watches[i], _ = h.target.watch(h.client, l.wake, h.target.Channel)
 		}
@@ -70,7 +70,7 @@ func (l *listener) beginBallot() {
 
 // close parks the watches for the next wait of this process.
 func (l *listener) close() {
-	for i, h := range l.lock.nodes {
+	for i, h := range l.lock.members {
 		if l.watches[i] != nil {
 			h.park(l.watches[i])
 		}
@@ -125,7 +125,7 @@ func (l *listener) pause(votes []vote) time.Duration {
 // process may have an owner on each server.
 func (l *listener) askHolder(ctx context.Context, votes []vote) {
 	found := make([]*seenHolder, len(votes))
-	atOnce(l.lock.nodes, func(i int, h *Handle) {
+	atOnce(l.lock.members, func(i int, h *Handle) {
 		if votes[i].result == voteRefused {
 			found[i] = h.client.askHolder(ctx, &h.target)
 		}
@@ -171,7 +171,7 @@ func (l *listener) heard(i int) (news, up bool) {
 	}
 	count, up := w.Count()
 	if !up {
-		h := l.lock.nodes[i]
+		h := l.lock.members[i]
 		h.client.channels.NoteRefusal(h.target.Lock, w.Err())
 	}
 	return count != l.seen[i], up
