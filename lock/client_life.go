@@ -54,11 +54,18 @@ func New(server Server, cfg Config) (*Client, error) {
 	c.readerID, c.writerID = c.id+":r", c.id+":w"
 	c.watchdog = renewals{c}.watchdog(renewals{c}.listenForced)
 	c.cleanup = c.newCleanup()
-	c.stopLossReports = onLoss(server, func() {
-		c.watchdog.Raise()
-		c.cleanup.Lost()
-	})
-	c.removeTitle = introduce(server, cfg.Name+":"+c.id)
+	c.stopLossReports, c.removeTitle = func() {}, func() {}
+	if s, ok := find[interface{ OnLoss(fn func()) (stop func()) }](server); ok {
+		c.stopLossReports = s.OnLoss(func() {
+			c.watchdog.Raise()
+			c.cleanup.Lost()
+		})
+	}
+	if s, ok := find[interface {
+		Introduce(name string) (stop func())
+	}](server); ok {
+		c.removeTitle = s.Introduce(cfg.Name + ":" + c.id)
+	}
 	return c, nil
 }
 

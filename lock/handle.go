@@ -143,23 +143,6 @@ func run(ctx context.Context, acquire func(context.Context, ...Option) (*Lease, 
 	return fn(work)
 }
 
-type leaseKey struct{}
-
-func (l leased) Value(key any) any {
-	if key == (leaseKey{}) {
-		return l.lease
-	}
-	return l.Context.Value(key)
-}
-
-// LeaseFrom returns the lease of a context that [Handle.Do] has passed to its function, or that [Lease.Context] has
-// returned, also of a context derived from such a context. LeaseFrom returns nil for any other context. If leases are
-// nested, LeaseFrom returns the innermost lease. Do not release the lease of Do.
-func LeaseFrom(ctx context.Context) *Lease {
-	l, _ := ctx.Value(leaseKey{}).(*Lease)
-	return l
-}
-
 // ForceUnlock frees the lock, whoever holds it, and reports whether the lock was held. The lease of a holder is lost:
 //
 //   - in this process: at once

@@ -499,6 +499,23 @@ type leased struct {
 	lease *Lease
 }
 
+type leaseKey struct{}
+
+func (l leased) Value(key any) any {
+	if key == (leaseKey{}) {
+		return l.lease
+	}
+	return l.Context.Value(key)
+}
+
+// LeaseFrom returns the lease of a context that [Handle.Do] has passed to its function, or that [Lease.Context] has
+// returned, also of a context derived from such a context. LeaseFrom returns nil for any other context. If leases are
+// nested, LeaseFrom returns the innermost lease. Do not release the lease of Do.
+func LeaseFrom(ctx context.Context) *Lease {
+	l, _ := ctx.Value(leaseKey{}).(*Lease)
+	return l
+}
+
 // notifyWhole reports the end of l to the whole, if l is a part.
 func (l *Lease) notifyWhole() {
 	if whole := l.whole.Load(); whole != nil {

@@ -194,27 +194,6 @@ func (n *nature) acks(a Acks, timeout time.Duration, log *logs.Log) remote.Acks 
 		}}
 }
 
-// introduce adds the client's title to the names of its Server's connections, if the Server has names, until stop is
-// called.
-func introduce(s Server, title string) (stop func()) {
-	if named, ok := find[interface {
-		Introduce(name string) (stop func())
-	}](s); ok {
-		return named.Introduce(title)
-	}
-	return func() {}
-}
-
-// onLoss registers fn with a Server that reports lost connections, and returns a function to unregister.
-func onLoss(s Server, fn func()) (stop func()) {
-	if l, ok := find[interface {
-		OnLoss(fn func()) (stop func())
-	}](s); ok {
-		return l.OnLoss(fn)
-	}
-	return func() {}
-}
-
 // find returns the first of a Server and of the Servers that it wraps that is a T.
 func find[T any](s Server) (found T, ok bool) {
 	for at := range wrapped(s) {
