@@ -150,13 +150,18 @@ func (r *request) gaveUp(ctx context.Context) error {
 	case why.answer != nil:
 		e.Err, e.unasked = fmt.Errorf("%w: %w", why.answer, e.Err), true
 	case why.failure != nil && !errors.Is(why.failure, e.Err):
-		e.Err, e.unasked = fmt.Errorf("%w, and the server could not be asked: %w", e.Err, unnamed(why.failure)), true
+		e.noAnswer(unnamed(why.failure))
 	case why.failure != nil:
 		e.Err, e.unasked = unnamed(why.failure), true
 	default:
 		e.untried = true
 	}
 	return e
+}
+
+// noAnswer adds to the end of the context why there has been no answer by then.
+func (e *NotAcquiredError) noAnswer(failure error) {
+	e.Err, e.unasked = fmt.Errorf("%w, and the server could not be asked: %w", e.Err, failure), true
 }
 
 // waited is the record of a wait for a Multi or Redlock.
@@ -203,7 +208,7 @@ func (w *waited) end(ctx context.Context, c *Client, e *NotAcquiredError) error 
 		e.Waited = time.Since(w.since)
 	}
 	if !w.refused && w.failure != nil {
-		e.Err, e.unasked = fmt.Errorf("%w, and the server could not be asked: %w", e.Err, w.failure), true
+		e.noAnswer(w.failure)
 	}
 	return e
 }
