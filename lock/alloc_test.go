@@ -237,7 +237,7 @@ func (r *reluctant) reply(text string) {
 // the runtime keeps for a goroutine and for what it waits on, and the rest this module's. Next to nothing of the stack may be in
 // use for it to be no larger.
 func TestAllocationsOfWaiters(t *testing.T) {
-	const waiters, most = 1000, 8 << 10
+	const waiters, most = 1000, 9 << 10
 	type waits func(ctx context.Context) error
 	locking := func(h lock.Handle) waits {
 		return func(ctx context.Context) error { _, err := h.Lock(ctx); return err }
