@@ -166,8 +166,11 @@ func modelFairAcquire(c *fakeredis.Call) any {
 	if left == -2 {
 		return int64(0)
 	}
-	if rank, ok := c.Do("ZRANK", m.timeouts, owner).(int64); ok && left >= 0 {
-		left += 100 * rank
+	if left >= 0 {
+		own, _ := m.score(owner)
+		if front, ok := m.score(first); ok {
+			left += max(0, min(uncalled, 100*((own-front)/max(1, wait))))
+		}
 	}
 	return left
 }

@@ -54,8 +54,8 @@ local function needOf(line, place)
     elseif anyNotes == nil then
         anyNotes = redis.call('zcount', line, manyPermits, '+inf') > 0
     end
-    local noted = anyNotes and redis.call('zscore', line, '=' .. place)
-    return noted and noted - manyPermits or 1
+    local rank = anyNotes and redis.call('zrank', line, '=' .. place)
+    return rank and redis.call('zrange', line, rank, rank, 'withscores')[2] - manyPermits or 1
 end
 
 -- arrival returns the score of a place taken now.
@@ -346,7 +346,7 @@ local function callPlaces(line, places, at, turns, available, counted, now, tell
             local sign = not called and watchers == 0 and signFor(place, need, turns, available) -- nobody goes before one for whom there is not enough
             if string.sub(place, 1, 1) == '=' then
                 return called, watchers, readers, passed
-            elseif lacks and (passed[1] or lettingIn(tonumber(redis.call('zscore', line, place)), now, keepsBack)) then
+            elseif lacks and (passed[1] or lettingIn(tonumber(redis.call('zrange', line, at, at, 'withscores')[2]), now, keepsBack)) then
                 at = at + 1
                 table.insert(passed, place)
             elseif lacks and turns.of[place] then
@@ -407,7 +407,9 @@ end
 -- sinceNow gives places that arrive long after now an arrival now, in their order: the server's clock was set back, and who comes or moves would
 -- go before them until the clock is where it was.
 local function sinceNow(line, now)
-    for i, place in ipairs(redis.call('zrangebyscore', line, string.format('%.0f', now + 1000 * turnLimit), manyPermits)) do
+    local ahead = redis.call('zcount', line, string.format('%.0f', now + 1000 * turnLimit), manyPermits)
+    local last = ahead > 0 and redis.call('zcount', line, '-inf', manyPermits) - 1
+    for i, place in ipairs(last and redis.call('zrange', line, last - ahead + 1, last) or {}) do
         redis.pcall('zadd', line, arrival(place, now + i), place)
     end
 end
@@ -510,7 +512,7 @@ end
 -- refusePermits refuses a client so many permits, and returns the ms until it should ask again uncalled. left is the time until more may be free
 -- by themselves. A client that was called passes the call on, unless it keeps others out.
 local function refusePermits(line, channel, publish, counted, place, stand, permits, left, turns, free)
-    local stood, keeps = turns and turns.came and redis.call('zscore', line, place) and place or nil, false
+    local stood, keeps = turns and turns.came and redis.call('zrank', line, place) and place or nil, false
     turns = turns or noTurns()
     left, keeps = waitInLine(line, place, stand, left, permitLook, permits > math.max(1, free) and turns or nil, permits)
     if turns.came and not keeps and free > turns.reserved + turns.awaited then

@@ -7,8 +7,8 @@
 --       7 what the server knows of listeners (0: only some of them)  8 publish command
 -- Returns late and the server's time as a status when it is too late, which changes nothing; otherwise
 --         nil for the first hold, the hold count as a status for a further one, "reentry" if there may be none, else the
---         remaining lease of the holder in ms, and 100 ms for each who waits in front (0: the lock is free and it is somebody else's
---         turn; -1: it has none).
+--         remaining lease of the holder in ms, and 100 ms for each who waits in front, about (0: the lock is free and it is somebody
+--         else's turn; -1: it has none).
 local lock, channel, queue, timeouts, idle, latch = unpack(KEYS)
 local lease, owner, wait, stands, last = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4] == '1', tonumber(ARGV[6])
 local counts, publish = ARGV[7] ~= '0' and '1', ARGV[8]
@@ -75,4 +75,7 @@ end
 if left < 0 then
     return left == -2 and 0 or left
 end
-return left + 100 * (redis.call('zrank', timeouts, owner) or 0) -- the lease may end by itself: not all ask then
+-- Not all ask when the lease ends by itself. Who stands in the queue has its time so far behind the first.
+local time, firstTime = redis.call('zscore', timeouts, owner), redis.call('zscore', timeouts, first or '')
+local ahead = math.floor(((time or 0) - (firstTime or time or 0)) / math.max(1, wait))
+return left + math.max(0, math.min(uncalled, 100 * ahead))
