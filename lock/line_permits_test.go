@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/lock"
 )
@@ -164,7 +165,7 @@ func TestManyPermitsAtOnce(t *testing.T) {
 	})
 }
 
-// A process that waits for more permits than are free keeps those behind it out for a second, and then lets them in for two: it does not
+// A process that waits for more permits than are free keeps those behind it out for two seconds, and then lets them in for two: it does not
 // starve, and they do not wait for permits that never come.
 func TestLineBehindOneForManyPermits(t *testing.T) {
 	withPermits(t, 4, func(t *testing.T, w *world, k counted) {
@@ -174,11 +175,11 @@ func TestLineBehindOneForManyPermits(t *testing.T) {
 		w.sleep(time.Millisecond)
 		single := k.waiting(t, w.client(lock.Config{}), 1)
 		one()
-		w.sleep(900 * time.Millisecond)
+		w.sleep(1900 * time.Millisecond)
 		if len(single) != 0 {
-			t.Error("within a second a permit went to the process behind")
+			t.Error("within two seconds a permit went to the process behind")
 		}
-		w.sleep(700 * time.Millisecond)
+		w.sleep(700 * time.Millisecond) // it asks each half second
 		if len(single) != 1 {
 			t.Fatal("no permit went to the process behind in the time in which others may come in")
 		}
@@ -404,7 +405,7 @@ func TestTryAcquireBesideOneForManyPermits(t *testing.T) {
 		wantOK(t, "Release", s.Release(t.Context(), 1))
 		synctest.Wait()
 		wantErr(t, "TryAcquire(1)", s.TryAcquire(t.Context(), 1), lock.ErrNotAcquired)
-		w.sleep(1500 * time.Millisecond)
+		w.sleep(2600 * time.Millisecond)
 		wantOK(t, "TryAcquire(1) later", s.TryAcquire(t.Context(), 1))
 		wantOK(t, "Release", s.Release(t.Context(), 2))
 		(<-many)()
@@ -461,5 +462,63 @@ func TestPlaceOfTheNextCallerForPermits(t *testing.T) {
 		}
 		give()
 		(<-one)()
+	})
+}
+
+// A process at the head of the line that hangs, and waits for more permits than are free, loses its place: those behind it have equal shares.
+func TestHungProcessForManyPermits(t *testing.T) {
+	withPermits(t, 3, func(t *testing.T, w *world, k counted) {
+		holder := w.client(lock.Config{})
+		long, one := k.mustTake(t, holder, 2), k.mustTake(t, holder, 1)
+		first := k.waiting(t, w.client(lock.Config{}), 1) // in front of the hung one, which is not next therefore
+		w.sleep(time.Millisecond)
+		hung := w.clientOn(conn.Config{Timeout: time.Hour}, lock.Config{})
+		many := k.waiting(t, hung, 2)
+		arrive := w.hangs(hung)
+		const processes = 4
+		var served [processes]int
+		end := time.Now().Add(5 * time.Second)
+		var all sync.WaitGroup
+		for i := range processes {
+			c := w.client(lock.Config{})
+			all.Go(func() {
+				for time.Now().Before(end) {
+					give := k.mustTake(t, c, 1)
+					served[i]++
+					w.sleep(5 * time.Millisecond)
+					give()
+				}
+			})
+		}
+		w.sleep(time.Millisecond)
+		one()
+		(<-first)()
+		all.Wait()
+		if least := slices.Min(served[:]); least < 100 {
+			t.Errorf("of one permit the processes had %v turns", served)
+		}
+		arrive()
+		long()
+		(<-many)()
+	})
+}
+
+// Visitors hear of free permits each time that the process at the head of the line, for which there are too few, lets others in.
+func TestVisitorsBesideOneForManyPermits(t *testing.T) {
+	withPermits(t, 2, func(t *testing.T, w *world, k counted) {
+		holder := w.client(lock.Config{})
+		long, one := k.mustTake(t, holder, 1), k.mustTake(t, holder, 1)
+		told, leave := w.visits(t, semChannel)
+		many := k.waiting(t, w.client(lock.Config{}), 2)
+		one()
+		for i := range 4 {
+			w.sleep(4 * time.Second)
+			if news := told(); news == "[]" {
+				t.Errorf("in the time %d in which others are let in visitors hear nothing", i)
+			}
+		}
+		leave()
+		long()
+		(<-many)()
 	})
 }

@@ -27,8 +27,8 @@ var semaphoreKind = &kinds.Lazy[*kind]{Make: func() *kind {
 //
 //   - Waiting callers of a Client are served in the order of their calls.
 //   - Waiting Clients are served in turn, however many permits each of them wants.
-//   - The first of them for which there are too few keeps the others out for a second. Then it lets them have what is free for two seconds,
-//     keeps them out for two, and so on, each time for twice as long; they have a third of the time at least.
+//   - The first of them for which there are too few keeps the others out for two seconds. Then they may have what is free for two seconds,
+//     and so on. A Client may therefore wait for long for more permits than come free within two seconds.
 //   - TryAcquire passes waiting callers, but takes no permit reserved for a Client that has just been woken, or kept back for the first.
 type Semaphore struct{ permitCount }
 

@@ -25,12 +25,12 @@ const (
 	nextLook     = 500
 	readLook     = 1000
 	keepsOut     = 3000
-	keepsBack    = 1000
+	keepsBack    = 2000
 	letsIn       = 2000
 	inFront      = 1_000_000_000_000
 	lineLife     = "25000"
 	manyPermits  = 5_000_000_000_000_000
-	mostPassed   = 100
+	mostPassed   = 1000
 )
 
 // lineKey is the line among the keys of a script, or "".
@@ -192,9 +192,12 @@ func modelReserved(c *fakeredis.Call, line, place string, spare, free float64) (
 }
 
 // lettingIn is the function of all_line.lua.
-func lettingIn(since float64, ms, out int64) bool {
+func lettingIn(since float64, ms int64, permits bool) bool {
 	waited := ms - int64(min(since, math.MaxInt64/2))
-	for ; waited >= out; out *= 2 {
+	if permits {
+		return waited >= 0 && waited/keepsBack%2 == 1
+	}
+	for out := int64(keepsOut); waited >= out; out *= 2 {
 		open := max(letsIn, out/2)
 		if waited -= out; waited < open {
 			return true
@@ -230,11 +233,7 @@ func modelNext(c *fakeredis.Call, line, place string, beside *lineTurns, permits
 	if since > float64(at) {
 		c.Do("ZADD", line, text(at), place)
 	}
-	out := int64(keepsOut)
-	if permits {
-		out = keepsBack
-	}
-	if keeps = !lettingIn(since, at, out); keeps {
+	if keeps = !lettingIn(since, at, permits); keeps {
 		c.Do("ZADD", line, strconv.FormatInt(-nextFor-at, 10), "~"+place)
 	}
 	return true, keeps

@@ -149,6 +149,9 @@ func (t teller) mark(place string, need float64, turns lineTurns) string {
 // places are those from a rank on.
 func (t teller) places(c *fakeredis.Call, at int64) []any {
 	list, _ := c.Do("ZRANGE", t.line, text(at), text(at+mostTurns)).([]any)
+	for len(list) > 0 && list[len(list)-1].(string)[0] == '=' {
+		list = list[:len(list)-1]
+	}
 	return list
 }
 
@@ -186,6 +189,9 @@ func (t teller) call(c *fakeredis.Call, behind string) (lined, alone, visitors b
 		return false, others <= 0, others > 0
 	case len(places) > 0 && places[0] != "*":
 		t.letVisitorsIn(c, places[0].(string), others, at)
+	case len(places) == 0 && behind != "":
+		t.letVisitorsIn(c, behind, others, at)
+		places = t.places(c, rank)
 	}
 	visit := visitTurn(at)
 	if others > 1 && behind == "" {
@@ -213,16 +219,13 @@ func (t teller) callPlaces(c *fakeredis.Call, places []any, rank int64, turns li
 	for ; len(places) > 0 && len(told.passed) < mostPassed; places = t.places(c, rank) {
 		for _, place := range places {
 			place, mark := place.(string), ""
-			if place[0] == '=' {
-				return told
-			}
 			need := needOf(c, t.line, place)
 			if told.called == "" && told.watchers == 0 {
 				mark = t.mark(place, need, turns)
 			}
 			lacks := need > max(1, t.available)
 			switch {
-			case lacks && (len(told.passed) > 0 || lettingIn(t.score(c, place), at/1000, keepsBack)):
+			case lacks && (len(told.passed) > 0 || lettingIn(t.score(c, place), at/1000, true)):
 				rank++
 				told.passed = append(told.passed, place)
 				continue
@@ -230,7 +233,7 @@ func (t teller) callPlaces(c *fakeredis.Call, places []any, rank int64, turns li
 				told.next = true
 				return told
 			}
-			told.next = told.next || mark == "~" && lettingIn(t.score(c, place), at/1000, keepsOut)
+			told.next = told.next || mark == "~" && lettingIn(t.score(c, place), at/1000, false)
 			if turns.of[place] > 0 || place == "*" && mark == "" || told.next && need >= 1 {
 				rank++
 				continue
@@ -257,6 +260,9 @@ func (t teller) callPlaces(c *fakeredis.Call, places []any, rank int64, turns li
 				told.called = place
 			default:
 				rank++
+				if lacks && turns.awaited == 0 {
+					c.TryDo("ZADD", t.line, strconv.FormatInt(-turn-at/1000, 10), "~"+place)
+				}
 				if told.watchers++; t.counted != "0" || told.watchers == 3 || lacks {
 					told.next = true
 					return told

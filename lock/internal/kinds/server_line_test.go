@@ -125,7 +125,7 @@ func (l *lineWalk) step(w *twin, random *rand.Rand, script func(random *rand.Ran
 	if random.IntN(6) == 0 {
 		turns = []time.Duration{-9 * time.Second, time.Minute}[random.IntN(2)]
 	}
-	return same && l.lastingVisit(w) && l.lastingTurns(w, turns) && l.farVisit(w, random.IntN(4) == 0) && l.sinceNext(w, []time.Duration{time.Second / 2, 2 * time.Second, 4 * time.Second, 8 * time.Second}[random.IntN(4)])
+	return same && l.lastingVisit(w) && l.lastingTurns(w, turns) && l.farVisit(w, random.IntN(4) == 0) && l.sinceNext(w, []time.Duration{time.Second, 2500 * time.Millisecond, 4500 * time.Millisecond, 9 * time.Second}[random.IntN(4)])
 }
 
 // exclusive is a step of a lock with one holder.
@@ -343,7 +343,7 @@ func (l *lineWalk) farVisit(w *twin, due bool) bool {
 	return true
 }
 
-// sinceNext sets how long who is next has been so: a writer lets readers in after 4 s, and who waits for permits others after 2 s, of 0.5, 2, 4 and 8 s.
+// sinceNext sets how long who is next has been so: a writer lets readers in after 4.5 s, and who waits for permits others after 2.5 s, of 1, 2.5, 4.5 and 9 s.
 func (l *lineWalk) sinceNext(w *twin, waited time.Duration) bool {
 	since := time.Now().Add(-waited).UnixMilli()
 	for _, p := range []*conn.Pool{w.real, w.fake} {

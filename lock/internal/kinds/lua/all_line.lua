@@ -24,12 +24,12 @@ local turnLimit, mostTurns = 10000, 8 -- ms: a turn that ends later is from befo
 local blindVisit, permitVisit = 1000000, 40000 -- µs between visits where nobody knows whether visitors wait; behind a visit to permits
 local nextLook, readLook = 500, 1000 -- ms within which the writer that is next, and a reader beside readers, ask again uncalled
 local permitLook = 1000 -- ms within which who waits for permits asks again uncalled, and 100 ms for each place in front
-local keepsOut, keepsBack = 3000, 1000 -- ms for which the writer that is next keeps readers out at first, and who is next for permits others
-local letsIn = 2000 -- ms for which these let them in then, at least
+local keepsOut, letsIn = 3000, 2000 -- ms for which the writer that is next keeps readers out at first, and then lets them in at least
+local keepsBack = 2000 -- ms for which who is next for permits keeps others out, and lets them in, in turn
 local lineLife = 25000 -- ms: each process asks more often as long as it waits
 local share = 1 / 64 -- of a lock: so much have all its readers together
 local manyPermits = 5000000000000000 -- a score behind all arrivals
-local mostPassed = 100 -- places that a release passes over at most
+local mostPassed = 1000 -- places that a release passes over at most
 local inFront = 1000000000000 -- µs by which the place of a writer that goes first is older
 local someone, nobody, visitorsToo = 1, 2, 4 -- who waits, as a release tells its client; 3 if nobody listens either
 
@@ -176,11 +176,14 @@ end
 
 -- 3. A refused client.
 
--- lettingIn tells whether who has been next since a time, in ms, lets others in at a time in µs: they may wait for each other. It keeps them out for
--- so many ms at first, and for twice as long each time, so it has the lock in the end, however long each of them does. It then lets them in for half
--- of that at least, so they have a third of the time, however long it waits.
-local function lettingIn(since, now, out)
-    local waited = math.floor(now / 1000) - since
+-- lettingIn tells whether who has been next since a time, in ms, lets others in at a time in µs: they may wait for each other. A writer keeps readers
+-- out for twice as long each time, so it has the lock in the end, however long each of them does. It then lets them in for half of that at least, so
+-- they have a third of the time, however long the writer waits. Who waits for permits may wait for more than there ever are: others have half.
+local function lettingIn(since, now, permits)
+    local waited, out = math.floor(now / 1000) - since, keepsOut
+    if permits then
+        return waited >= 0 and math.floor(waited / keepsBack) % 2 == 1
+    end
     while waited >= out do
         local open = math.max(letsIn, out / 2)
         if waited < out + open then
@@ -207,7 +210,7 @@ local function becomeNext(line, place, turns, permits)
     if since > now / 1000 then -- an arrival
         redis.call('zadd', line, math.floor(now / 1000), place)
     end
-    local keeps = not lettingIn(since, now, permits and keepsBack or keepsOut)
+    local keeps = not lettingIn(since, now, permits)
     if keeps then
         mark(line, '~', place, nextFor, now)
     end
@@ -331,6 +334,15 @@ local function teller(channel, publish, message, listening, counted, visit)
     end
 end
 
+-- placesFrom returns places that begin at a rank.
+local function placesFrom(line, at)
+    local places = redis.call('zrange', line, at, at + mostTurns)
+    while places[1] and string.sub(places[#places], 1, 1) == '=' do
+        table.remove(places)
+    end
+    return places
+end
+
 -- callPlaces tells places, which begin at a rank, and those behind them. The first that listens gets a turn, if there is enough for it. The
 -- one behind watches over the turn: it asks when that ends. Behind the writer that is next, only readers are told: they come in while it lets
 -- them. Behind the first place that needs more permits than are available nobody is told, unless it lets others in: then it is passed over, with
@@ -344,16 +356,14 @@ local function callPlaces(line, places, at, turns, available, counted, now, tell
             local need = needOf(line, place)
             local lacks = need > math.max(1, available)
             local sign = not called and watchers == 0 and signFor(place, need, turns, available) -- nobody goes before one for whom there is not enough
-            if string.sub(place, 1, 1) == '=' then
-                return called, watchers, readers, passed
-            elseif lacks and (passed[1] or lettingIn(tonumber(redis.call('zrange', line, at, at, 'withscores')[2]), now, keepsBack)) then
+            if lacks and (passed[1] or lettingIn(tonumber(redis.call('zrange', line, at, at, 'withscores')[2]), now, true)) then
                 at = at + 1
                 table.insert(passed, place)
             elseif lacks and turns.of[place] then
                 return called, watchers, true, passed
             elseif turns.of[place] or place == '*' and not sign or readers and need >= 1 then
                 at = at + 1
-            elseif sign == '~' and lettingIn(tonumber(redis.call('zrange', line, at, at, 'withscores')[2]), now, keepsOut) then
+            elseif sign == '~' and lettingIn(tonumber(redis.call('zrange', line, at, at, 'withscores')[2]), now) then
                 at, readers = at + 1, true -- it asks by itself
             else
                 local told, turn = tell(place)
@@ -367,13 +377,16 @@ local function callPlaces(line, places, at, turns, available, counted, now, tell
                     at, called, readers = at + 2, place, readers or sign == '~'
                 else
                     at, watchers = at + 1, watchers + 1
+                    if lacks and turns.awaited == 0 then
+                        mark(line, '~', place, turn, now) -- until it asks; who does not ask has no place any more
+                    end
                     if watchers == enough or lacks then
                         return called, watchers, true, passed
                     end
                 end
             end
         end
-        places = redis.call('zrange', line, at, at + mostTurns)
+        places = placesFrom(line, at)
     end
     return called, watchers, readers, passed
 end
@@ -431,17 +444,18 @@ local function callNext(line, channel, publish, counted, id, message, available,
     end
     local rank = behind and redis.call('zrank', line, behind)
     local at = rank and rank + 1 or turns.count
-    local places = redis.call('zrange', line, at, at + mostTurns)
+    local places = placesFrom(line, at)
     if turns.count == 0 and not behind and (not places[1] or places[1] == '*' and not places[2]) then
         visitAlone(line, list, listening, available, now, before)
         return false, listening > 0 and visitorsToo or nobody
-    elseif places[1] and places[1] ~= '*' then
-        letVisitorsIn(line, places[1], listening, counted, now)
+    elseif (places[1] or behind) and places[1] ~= '*' then
+        letVisitorsIn(line, places[1] or behind, listening, counted, now)
+        places = places[1] and places or placesFrom(line, at)
     end
     local visit = visitTurn(now)
     if listening > 1 and not behind then
         visit = math.floor(visit * comeForward(line, listening, turns))
-        places = redis.call('zrange', line, at, at + mostTurns)
+        places = placesFrom(line, at)
     end
     local tell = teller(channel, publish, message, listening, counted, visit)
     local called, watchers, watched, passed = callPlaces(line, places, at, turns, available, counted, now, tell)
