@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -81,7 +82,7 @@ func (r *request) attempt(ctx context.Context) (granted bool, left time.Duration
 // ask is attempt without the repeat.
 func (r *request) ask(ctx context.Context) (granted bool, left time.Duration, err error) {
 	c := r.client
-	if r.turn, err = r.state.take(ctx, r.target.Name, c.done, ErrClosed); err != nil {
+	if r.turn, err = r.takeTurn(ctx); err != nil {
 		return false, 0, err
 	}
 	defer r.endTurn()
@@ -124,6 +125,24 @@ func (r *request) ask(ctx context.Context) (granted bool, left time.Duration, er
 	}
 	err = r.accept(g)
 	return err == nil, 0, err
+}
+
+// errTurnTaken is the failure of an acquire behind an undo, in the background, that gets no answer.
+var errTurnTaken = fmt.Errorf("%w: an earlier request of the same owner has no answer", conn.ErrNotSent)
+
+// takeTurn takes the turn of the Owner. An undo without an answer may have it for as long as its lease, or a place in a queue, could last: a call
+// does not wait for longer than for a server.
+func (r *request) takeTurn(ctx context.Context) (*ownedLock, error) {
+	if r.state == nil {
+		return nil, nil
+	}
+	patient, cancel := context.WithTimeout(ctx, r.client.cfg.Lease)
+	defer cancel()
+	turn, err := r.state.take(patient, r.target.Name, r.client.done, ErrClosed)
+	if err != nil && patient.Err() != nil && ctx.Err() == nil {
+		err = r.client.about(r.target.Name, errTurnTaken)
+	}
+	return turn, err
 }
 
 // doer returns the Doer that sends the acquire. ack may be nil.

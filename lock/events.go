@@ -73,6 +73,8 @@ type Event struct {
 // matching key, and two short scripts for each changed lock. The goroutines of Watch end when the iteration ends.
 func (c *Client) Watch(ctx context.Context, pattern string) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
+		ctx, cancel := c.untilClose(ctx) // a question ends with the Client, too
+		defer cancel()
 		w := newWatcher(c, cmp.Or(pattern, "*"))
 		defer w.close()
 		err := w.run(ctx, yield)

@@ -22,7 +22,8 @@ type note struct {
 type owners struct {
 	shape  Shape
 	owners []string
-	former string // who has released a lock that AtLeast still keeps taken; "" for any other lock
+	former string    // who has released a lock that AtLeast still keeps taken; "" for any other lock
+	at     time.Time // when the answer came
 }
 
 func ownersOf(l Listed) owners {
@@ -96,6 +97,11 @@ func (w *watcher) take(now time.Time) (t taken) {
 	}
 	if w.stale && up && !now.Before(w.nextScan) {
 		w.stale, w.nextScan, t.scan = false, now.Add(watchPause), true
+		if w.began { // before, all is told as it is now
+			t.notes = w.order
+		}
+		clear(w.notes) // they are older than the answers
+		w.order = nil
 		return t
 	}
 	if !w.began {
@@ -156,8 +162,8 @@ func (n *note) events(before, after owners, complete bool) (list []Event) {
 	end := n.end(before, complete)
 	var stayed []string
 	for _, owner := range before.owners {
-		// A key goes and comes with the same owner when its slot moves to another server.
-		if slices.Contains(after.owners, owner) && (n.gone.IsZero() || !n.released) {
+		// A key goes and comes with the same owner when its slot moves to another server, and late news are about an earlier owner.
+		if slices.Contains(after.owners, owner) && (n.gone.IsZero() || !n.released || !n.gone.After(before.at)) {
 			stayed = append(stayed, owner)
 			continue
 		}

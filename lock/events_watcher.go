@@ -145,7 +145,7 @@ func (w *watcher) step(ctx context.Context) error {
 		switch {
 		case err != nil:
 		case n.scan:
-			err = w.scan(ctx)
+			err = w.scan(ctx, n.notes)
 		case len(n.notes) > 0:
 			err = w.lookAtChanged(ctx, n.notes)
 		default:
@@ -157,8 +157,8 @@ func (w *watcher) step(ctx context.Context) error {
 	}
 }
 
-// scan compares what the watcher knows with all locks on the servers.
-func (w *watcher) scan(ctx context.Context) error {
+// scan compares what the watcher knows with all locks on the servers. notes are the news so far.
+func (w *watcher) scan(ctx context.Context, notes []*note) error {
 	if changed, err := w.follow(ctx, true); changed || err != nil {
 		return err // a source that has begun makes the watcher read all locks
 	}
@@ -170,10 +170,19 @@ func (w *watcher) scan(ctx context.Context) error {
 		found[l.Name] = l
 	}
 	at := time.Now()
+	news := make(map[string]*note)
+	for _, n := range notes {
+		news[n.name] = n
+	}
 	names := slices.AppendSeq(slices.Collect(maps.Keys(w.known)), maps.Keys(found))
+	names = slices.AppendSeq(names, maps.Keys(news))
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
-		if err := w.tellChange(&note{name: name, last: at}, found[name]); err != nil {
+		n := news[name]
+		if n == nil {
+			n = &note{name: name, last: at}
+		}
+		if err := w.tellChange(n, found[name], at); err != nil {
 			return err
 		}
 	}
@@ -191,21 +200,23 @@ func (w *watcher) lookAtChanged(ctx context.Context, notes []*note) error {
 	if err != nil {
 		return err
 	}
+	at := time.Now()
 	found := make(map[string]Listed)
 	for _, l := range locks {
 		found[l.Name] = l
 	}
 	for _, n := range notes {
-		if err := w.tellChange(n, found[n.name]); err != nil {
+		if err := w.tellChange(n, found[n.name], at); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// tellChange yields the events of a lock, whose state is now l, the zero Listed if it is free.
-func (w *watcher) tellChange(n *note, l Listed) error {
+// tellChange yields the events of a lock, whose state is l, the zero Listed if it is free, by an answer that came at a time.
+func (w *watcher) tellChange(n *note, l Listed, at time.Time) error {
 	before, after := w.known[n.name], ownersOf(l)
+	after.at = at
 	if w.known[n.name] = after; len(after.owners) == 0 && after.former == "" {
 		delete(w.known, n.name)
 	}

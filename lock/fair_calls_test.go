@@ -392,3 +392,41 @@ func TestFairLeasesThatEndByThemselves(t *testing.T) {
 		}
 	})
 }
+
+// An Owner that waits in the queue of a fair lock gets the lock as another kind: its waiting call has a further hold then, and no place is left.
+func TestFairPlaceOfAFurtherHold(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c, other := w.client(lock.Config{}), w.client(lock.Config{})
+		o := c.NewOwner()
+		if _, err := other.Fair("job").Lock(t.Context(), lock.For(2*time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		fair := make(chan *lock.Lease)
+		go func() {
+			l, err := c.Fair("job").Lock(t.Context(), lock.As(o))
+			if err != nil {
+				t.Error(err)
+			}
+			fair <- l
+		}()
+		time.Sleep(time.Second)
+		w.srv.Do("DEL", "job") // or the lease ends a moment before
+		first, err := c.Reentrant("job").TryLock(t.Context(), lock.As(o))
+		if err != nil {
+			t.Fatal(err)
+		}
+		second := <-fair
+		mustUnlock(t, second)
+		mustUnlock(t, first)
+		start := time.Now()
+		l, err := other.Fair("job").Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(start); took > 100*time.Millisecond {
+			t.Errorf("the next owner of the free lock has waited for %v", took)
+		}
+		mustUnlock(t, l)
+		w.free()
+	})
+}

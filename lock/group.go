@@ -223,6 +223,9 @@ func (g *group) unlock(ctx context.Context) error {
 	settled, awaited, outcome := g.combine(parts, unlockAll(ctx, parts), lost != nil)
 	if settled {
 		l.course.Settle(outcome)
+		if errors.Is(outcome, ErrNotHeld) { // found by Unlock
+			l.traceLoss()
+		}
 	}
 	g.finish(awaited)
 	return outcome
@@ -243,7 +246,7 @@ func unlockAll(ctx context.Context, leases []*Lease) <-chan partOutcome {
 			late = append(late, l)
 		}
 	}
-	atOnce(late, func(_ int, l *Lease) { outcomes <- partOutcome{l, l.Unlock(ctx)} })
+	atOnce(late, func(_ int, l *Lease) { outcomes <- partOutcome{l, l.unlockAs(ctx, true)} })
 	return outcomes
 }
 

@@ -550,3 +550,29 @@ func TestStopBeforeOfClients(t *testing.T) {
 		})
 	}
 }
+
+// A Lock of a Multi whose context ends does not wait for the release of a lock whose client is closed and whose server hangs.
+func TestMultiEndsInTimeAfterClose(t *testing.T) {
+	inFleet(t, 2, func(t *testing.T, f fleet) {
+		mine, other := f.process(lock.Config{}), f.process(lock.Config{})
+		taken := mustLock(t, other[1], "b")
+		start := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 1400*time.Millisecond)
+		defer cancel()
+		end := make(chan error)
+		go func() {
+			_, err := newMulti(t, mine[0].Reentrant("a"), mine[1].Reentrant("b")).Lock(ctx)
+			end <- err
+		}()
+		time.Sleep(100 * time.Millisecond)
+		f[0].srv.Stall(true)
+		_ = mine[0].Close() // it may report the lock that it could not release
+		err := <-end
+		if took := time.Since(start); took > 2500*time.Millisecond {
+			t.Errorf("Lock() = %v after %v, with a context of 1.4 s", err, took)
+		}
+		f[0].srv.Stall(false)
+		mustUnlock(t, taken)
+		time.Sleep(40 * time.Second)
+	})
+}

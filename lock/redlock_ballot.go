@@ -103,6 +103,9 @@ func (b *ballot) vote(ctx context.Context, node int) {
 	}
 	start := c.now()
 	left, err := r.tryObtain(ctx)
+	if e, ok := errors.AsType[*NotAcquiredError](err); ok && e.untried { // its time was over before: the server has refused nothing
+		err = e.Err
+	}
 	switch {
 	case err == nil && quarantine >= 0:
 		err = c.identity.CheckVote(ctx, info, start, quarantine)

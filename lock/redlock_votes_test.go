@@ -538,3 +538,20 @@ func TestRedlockUnlockAfterClose(t *testing.T) {
 		wg.Wait()
 	})
 }
+
+// A vote whose time is over before its request has begun, as after a stop of the process, is no refusal.
+func TestVoteThatBeganTooLate(t *testing.T) {
+	var f fleet
+	for range 3 {
+		w := &world{t: t, srv: fakeredis.New()}
+		teach(w.srv)
+		defer w.close()
+		f = append(f, w)
+	}
+	p := f.process(lock.Config{Lease: time.Second})
+	r := p.redlock(t, lock.RedlockConfig{NodeTimeout: 1, Quarantine: -1}, false)
+	_, err := r.TryLock(t.Context())
+	if errors.Is(err, lock.ErrNotAcquired) {
+		t.Errorf("TryLock() of a free lock that no server was asked for = %v, want ErrNoQuorum", err)
+	}
+}

@@ -519,3 +519,49 @@ func TestHeldAtOnce(t *testing.T) {
 		wg.Wait()
 	})
 }
+
+// A loss found by Unlock is told to the Trace: of a single lock, and of a lease with Members.
+func TestTraceLossFoundByUnlock(t *testing.T) {
+	for _, what := range []string{"single", "multi", "redlock"} {
+		t.Run(what, func(t *testing.T) {
+			inFleet(t, 3, func(t *testing.T, f fleet) {
+				var mu sync.Mutex
+				lost, ends := map[string]int{}, map[string]lock.ReleaseEnd{}
+				cfg := lock.Config{Trace: &lock.Trace{
+					Lost:       func(i lock.LossInfo) { mu.Lock(); lost[i.Kind]++; mu.Unlock() },
+					ReleaseEnd: func(_ context.Context, e lock.ReleaseEnd) { mu.Lock(); ends[e.Kind] = e; mu.Unlock() },
+				}}
+				var p process
+				for _, w := range f {
+					p = append(p, w.clientOn(conn.Config{Timeout: time.Second}, cfg))
+				}
+				var lease *lock.Lease
+				switch what {
+				case "single":
+					lease = mustLock(t, p[0], "job")
+				case "multi":
+					lease = lockMulti(t, newMulti(t, p[0].Reentrant("job"), p[1].Reentrant("job")))
+				case "redlock":
+					lease = lockRed(t, p.redlock(t, lock.RedlockConfig{}, false))
+				}
+				time.Sleep(time.Millisecond)
+				kind := lease.Kind()
+				f[0].srv.Do("DEL", "job")
+				f[1].srv.Do("DEL", "job")
+				err := lease.Unlock(t.Context())
+				if !errors.Is(err, lock.ErrNotHeld) {
+					t.Errorf("%s: Unlock() = %v", what, err)
+				}
+				mu.Lock()
+				if lost[kind] != 1 || !ends[kind].Lost || ends[kind].Outcome != lock.OutcomeNotHeld {
+					t.Errorf("%s: Lost called %d times, ReleaseEnd %v, Lost %v", what, lost[kind], ends[kind].Outcome, ends[kind].Lost)
+				}
+				mu.Unlock()
+				time.Sleep(time.Second)
+				if !t.Failed() {
+					f.free()
+				}
+			})
+		})
+	}
+}

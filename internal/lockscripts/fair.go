@@ -137,6 +137,9 @@ func modelFairAcquire(c *fakeredis.Call) any {
 		}
 		count := c.Int("HINCRBY", m.lock, owner, "1")
 		c.Do("PEXPIRE", m.lock, strconv.FormatInt(max(c.Int("PTTL", m.lock), lease), 10))
+		if stands && c.Int("ZREM", m.timeouts, owner) == 1 {
+			c.Do("LREM", m.queue, "1", owner)
+		}
 		return fakeredis.Status(strconv.FormatInt(count, 10))
 	}
 	first, left := m.head(owner), c.Int("PTTL", m.lock)

@@ -40,6 +40,7 @@ if redis.call('hexists', lock, owner) == 1 then
     if ARGV[5] ~= '1' then return redis.status_reply('reentry') end
     local count = redis.call('hincrby', lock, owner, 1)
     redis.call('pexpire', lock, math.max(redis.call('pttl', lock), lease)) -- never shorter than those it is nested in
+    if stands and redis.call('zrem', timeouts, owner) == 1 then redis.call('lrem', queue, 1, owner) end -- it has the lock as another kind
     return redis.status_reply(string.format('%d', count))
 end
 local first, left, known = head(owner), redis.call('pttl', lock), redis.call('zscore', timeouts, owner)

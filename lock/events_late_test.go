@@ -1,0 +1,112 @@
+package lock_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/lock"
+)
+
+// News between the subscription and the first reading of all locks.
+func TestWatchNewsBeforeTheScan(t *testing.T) {
+	for _, gap := range []time.Duration{0, 20 * time.Millisecond, 50 * time.Millisecond, 90 * time.Millisecond, 99 * time.Millisecond} {
+		inVirtualTime(t, func(t *testing.T, w *world) {
+			w.notify("KA")
+			mine, c := w.client(lock.Config{}), w.client(lock.Config{})
+			first := mustLock(t, mine, "job")
+			seen := watchAll(t, c, "*")
+			synctest.Wait()
+			time.Sleep(gap)
+			mustUnlock(t, first)
+			second := mustLock(t, mine, "job")
+			w.sleep(2 * time.Second)
+			seen.want(t, "at the beginning", "held job "+second.Owner(), "watching")
+			mustUnlock(t, second)
+			w.sleep(time.Second)
+			seen.take()
+			wantErr(t, "the end", seen.close(), context.Canceled)
+		})
+	}
+}
+
+// The same after an interruption.
+func TestWatchNewsAfterAnInterruption(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		w.notify("KA")
+		mine, c := w.client(lock.Config{}), w.client(lock.Config{})
+		first := mustLock(t, mine, "job")
+		seen := watchAll(t, c, "*")
+		w.sleep(5 * time.Second)
+		seen.want(t, "at the beginning", "held job "+first.Owner(), "watching")
+		w.srv.KillConns(func(c fakeredis.Conn) bool { return c.Subscribed > 0 })
+		for range 100 {
+			time.Sleep(10 * time.Millisecond)
+			if w.srv.Do("PUBSUB", "NUMPAT") != int64(0) {
+				break
+			}
+		}
+		time.Sleep(20 * time.Millisecond)
+		mustUnlock(t, first)
+		second := mustLock(t, mine, "job")
+		w.sleep(5 * time.Second)
+		seen.want(t, "after an interruption", "missed", "released job "+first.Owner(), "acquired job "+second.Owner(), "watching")
+		mustUnlock(t, second)
+		w.sleep(time.Second)
+		seen.take()
+		wantErr(t, "the end", seen.close(), context.Canceled)
+	})
+}
+
+// The same with the news between the return of the subscription and the reading of all locks, from messages alone.
+func TestWatchReleaseBeforeTheScan(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		mine, c := w.client(lock.Config{}), w.client(lock.Config{})
+		first := mustLock(t, mine, "job")
+		seen := watchAll(t, c, "*")
+		w.sleep(5 * time.Second)
+		seen.want(t, "at the beginning", "held job "+first.Owner(), "watching, not all")
+		w.srv.KillConns(nil)
+		for range 100 {
+			time.Sleep(10 * time.Millisecond)
+			if w.srv.Do("PUBSUB", "NUMPAT") != int64(0) {
+				break
+			}
+		}
+		time.Sleep(20 * time.Millisecond)
+		mustUnlock(t, first)
+		w.sleep(5 * time.Second)
+		seen.want(t, "after an interruption", "missed", "released job "+first.Owner(), "watching, not all")
+		wantErr(t, "the end", seen.close(), context.Canceled)
+	})
+}
+
+// Watch ends with its client, whatever the server does.
+func TestWatchEndsWithTheClient(t *testing.T) {
+	for _, after := range []time.Duration{0, 5 * time.Millisecond, 110 * time.Millisecond, 3 * time.Second} {
+		inVirtualTime(t, func(t *testing.T, w *world) {
+			w.srv.Latency(3 * time.Millisecond)
+			c := w.clientOn(conn.Config{Timeout: time.Second, DialTimeout: time.Second}, lock.Config{})
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				for range c.Watch(t.Context(), "*") {
+				}
+			}()
+			time.Sleep(after)
+			w.srv.Refuse(true)
+			w.srv.KillConns(nil)
+			time.Sleep(500 * time.Millisecond)
+			start := time.Now()
+			wantOK(t, "Close", c.Close())
+			<-ended
+			if took := time.Since(start); took > 1100*time.Millisecond {
+				t.Errorf("the server refuses after %v: Watch ended %v after Close", after, took)
+			}
+			w.srv.Refuse(false)
+		})
+	}
+}
