@@ -355,7 +355,8 @@ local function callPlaces(line, places, at, turns, available, counted, now, tell
         for _, place in ipairs(places) do
             local need = needOf(line, place)
             local lacks = need > math.max(1, available)
-            local sign = not called and watchers == 0 and signFor(place, need, turns, available) -- nobody goes before one for whom there is not enough
+            -- Nobody goes before one for whom there is not enough.
+            local sign = not called and watchers == 0 and signFor(place, need, turns, available)
             if lacks and (passed[1] or lettingIn(tonumber(redis.call('zrange', line, at, at, 'withscores')[2]), now, true)) then
                 at = at + 1
                 table.insert(passed, place)
@@ -465,8 +466,9 @@ local function callNext(line, channel, publish, counted, id, message, available,
     elseif called and listening ~= 0 and available >= 1 and (watchers == 0 and not watched or available > (before or available)) then
         tell('*') -- should the called process hang, nobody else would ask; and visitors who wait for permits never ask by themselves
     end
-    local alone = called and listening == 0 and turns.count == 0 and watchers == 0 and not watched and not passed[1] and string.sub(called, 1, #id) == id
-    return called ~= nil or watched or passed[1] ~= nil or turns.count > 0 or behind ~= nil, alone and nobody or listening > 0 and visitorsToo or someone
+    local further = turns.count > 0 or watched or passed[1] ~= nil
+    local alone = called and listening == 0 and watchers == 0 and not further and string.sub(called, 1, #id) == id
+    return called ~= nil or further or behind ~= nil, alone and nobody or listening > 0 and visitorsToo or someone
 end
 
 -- tellFree tells the next in the line that so much is available; without a line it tells all, by a message, unless so many have been told. It
