@@ -409,7 +409,7 @@ func TestFairPlaceOfAFurtherHold(t *testing.T) {
 			}
 			fair <- l
 		}()
-		time.Sleep(time.Second)
+		w.sleep(time.Second)
 		w.srv.Do("DEL", "job") // or the lease ends a moment before
 		first, err := c.Reentrant("job").TryLock(t.Context(), lock.As(o))
 		if err != nil {
