@@ -46,7 +46,7 @@ func New() *Bounds {
 // after the release. The Client's Close waits for a task, so the context of a task ends in time for cleanup to repeat the release.
 func (b *Bounds) Context(ctx context.Context, most time.Duration, task bool) (bound context.Context, done func()) {
 	switch {
-	case task && b.tasks.Err() != nil: // after Close, nobody waits for it but its caller, whose context may have ended
+	case task && b.all.Err() != nil: // after Close, only its caller waits for it, whose context may have ended
 		return until(ctx, context.Background(), min(most, CloseTime))
 	case task:
 		return until(ctx, b.tasks, most)

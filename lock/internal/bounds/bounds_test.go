@@ -94,3 +94,25 @@ func TestHurryTasks(t *testing.T) {
 		})
 	}
 }
+
+// A task that begins while Close is under way, after the time of tasks, ends at once: Close waits for it. After Close it has a second.
+func TestTasksOfAClosedClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New()
+		b.HurryTasks(t.Context())()
+		ctx, done := b.Context(t.Context(), Max, true)
+		defer done()
+		synctest.Wait()
+		if ctx.Err() == nil {
+			t.Error("a task goes on after the time of tasks")
+		}
+		b.Close(t.Context())
+		ctx, done = b.Context(t.Context(), Max, true)
+		defer done()
+		began := time.Now()
+		<-ctx.Done()
+		if took := time.Since(began); took != CloseTime {
+			t.Errorf("after Close a task has %v, want %v", took, CloseTime)
+		}
+	})
+}
