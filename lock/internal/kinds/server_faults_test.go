@@ -50,6 +50,9 @@ func TestServerScriptFaults(t *testing.T) {
 
 // allowances say why the scripts may work as well with a line broken, by the title of the script and by the line.
 var allowances = map[string]map[string]string{
+	"All kinds, line": {
+		"for i = 2, #counts, 2 do": "only Valkey 9.1 miscounts; TestServerCountsOfListeners needs the line",
+	},
 	"Faster multi lock, undo": {
 		"redis.call('hdel', group, '') -- a write that needs no memory: a full server refuses none behind it": "it writes a latch before; the release " +
 			"with this text needs the line",

@@ -119,6 +119,9 @@ func (l *lineWalk) step(w *twin, random *rand.Rand, script func(random *rand.Ran
 			return false
 		}
 	default:
+		if (w.kind == "semaphore" || w.kind == "permits") && random.IntN(8) == 0 && !l.waitForMany(w, random) {
+			return false
+		}
 		same = script(random, as)
 	}
 	turns := 9 * time.Second
@@ -193,6 +196,18 @@ func (l *lineWalk) permits(random *rand.Rand, as stander) bool {
 		return w.script("force", []string{walkLock, walkOwnChannel, "{walk}:timeout", walkLine}, "PUBLISH", soon(), as.counts, as.client)
 	}
 	return w.script("set", append(append([]string{}, keys[:2]...), keys[3:]...), 60_000, "PUBLISH", random.IntN(5), 0, soon(), as.counts, as.client)
+}
+
+// waitForMany has clients wait for many permits at the head of the line, one of which does not listen. The first has been there for some time.
+func (l *lineWalk) waitForMany(w *twin, random *rand.Rand) bool {
+	args := []any{"ZADD", walkLine, time.Now().Add(-time.Second * time.Duration(1+2*random.IntN(2))).UnixMilli(), "c0:0"}
+	for i, place := range []string{"c2:0", "c1:1"} {
+		args = append(args, time.Now().Add(time.Duration(i)*time.Second-time.Hour).UnixMicro(), place)
+	}
+	for _, place := range []string{"c0:0", "c2:0", "c1:1"} {
+		args = append(args, 5_000_000_000_000_000+int64(2+random.IntN(3)), "="+place)
+	}
+	return w.do(args...) && w.do("PEXPIRE", walkLine, 25_000)
 }
 
 // readWrite is a step of a read-write lock.
