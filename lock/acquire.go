@@ -131,18 +131,33 @@ func (r *request) ask(ctx context.Context) (granted bool, left time.Duration, er
 var errTurnTaken = fmt.Errorf("%w: an earlier request of the same owner has no answer", conn.ErrNotSent)
 
 // takeTurn takes the turn of the Owner. An undo without an answer may have it for as long as its lease, or a place in a queue, could last: a call
-// does not wait for longer than for a server.
+// does not wait for longer than for a server, unless other calls have the turn meanwhile.
 func (r *request) takeTurn(ctx context.Context) (*ownedLock, error) {
 	if r.state == nil {
 		return nil, nil
 	}
-	patient, cancel := context.WithTimeout(ctx, r.client.cfg.Lease)
-	defer cancel()
-	turn, err := r.state.take(patient, r.target.Name, r.client.done, ErrClosed)
-	if err != nil && patient.Err() != nil && ctx.Err() == nil {
-		err = r.client.about(r.target.Name, errTurnTaken)
+	for {
+		own := r.state.lockOf(r.target.Name)
+		select {
+		case _, taken := <-own.turn:
+			if taken {
+				return own, nil
+			}
+			continue // the record has been dropped
+		default:
+		}
+		given := own.given.Load()
+		patient, cancel := context.WithTimeout(ctx, r.client.cfg.Lease)
+		turn, err := r.state.take(patient, r.target.Name, r.client.done, ErrClosed)
+		late := patient.Err() != nil
+		cancel()
+		switch {
+		case err == nil || !late || ctx.Err() != nil:
+			return turn, err
+		case own.given.Load() == given: // no other call has had it
+			return nil, r.client.about(r.target.Name, errTurnTaken)
+		}
 	}
-	return turn, err
 }
 
 // doer returns the Doer that sends the acquire. ack may be nil.

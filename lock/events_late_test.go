@@ -2,6 +2,8 @@ package lock_test
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -109,4 +111,42 @@ func TestWatchEndsWithTheClient(t *testing.T) {
 			w.srv.Refuse(false)
 		})
 	}
+}
+
+// A lock that its Owner releases and takes again while Watch reads very many locks, long after it has read this one, is told of.
+func TestWatchBesideALongScan(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		w.notify("KA")
+		mine, c := w.client(lock.Config{}), w.client(lock.Config{})
+		o := lock.As(mine.NewOwner())
+		held := make(map[string]*lock.Lease)
+		for i := range 8 { // some are read early, and some late
+			held[fmt.Sprint("job", i)] = mustLock(t, mine, fmt.Sprint("job", i), o)
+		}
+		for i := range 20_000 {
+			w.srv.Do("SET", fmt.Sprint("other", i), "1")
+		}
+		w.srv.Latency(20 * time.Millisecond)
+		seen := watchAll(t, c, "*")
+		w.sleep(time.Minute)
+		seen.take()
+		w.srv.KillConns(nil)
+		w.sleep(8 * time.Second)
+		for _, l := range held {
+			mustUnlock(t, l)
+		}
+		w.sleep(time.Second)
+		for name := range held {
+			held[name] = mustLock(t, mine, name, o)
+		}
+		w.sleep(time.Minute)
+		told := seen.take()
+		for name, l := range held {
+			if !slices.Contains(told, "released "+name+" "+l.Owner()) || !slices.Contains(told, "acquired "+name+" "+l.Owner()) {
+				t.Errorf("of %s was told only %q", name, told)
+			}
+			mustUnlock(t, l)
+		}
+		wantErr(t, "the end", seen.close(), context.Canceled)
+	})
 }

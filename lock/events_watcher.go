@@ -162,12 +162,12 @@ func (w *watcher) scan(ctx context.Context, notes []*note) error {
 	if changed, err := w.follow(ctx, true); changed || err != nil {
 		return err // a source that has begun makes the watcher read all locks
 	}
-	found := make(map[string]Listed)
+	found, read := make(map[string]Listed), make(map[string]time.Time)
 	for l, err := range w.client.List(ctx, w.pattern) {
 		if err != nil {
 			return err
 		}
-		found[l.Name] = l
+		found[l.Name], read[l.Name] = l, time.Now()
 	}
 	at := time.Now()
 	news := make(map[string]*note)
@@ -182,7 +182,7 @@ func (w *watcher) scan(ctx context.Context, notes []*note) error {
 		if n == nil {
 			n = &note{name: name, last: at}
 		}
-		if err := w.tellChange(n, found[name], at); err != nil {
+		if err := w.tellChange(n, found[name], read[name]); err != nil {
 			return err
 		}
 	}

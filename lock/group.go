@@ -220,7 +220,7 @@ func (g *group) unlock(ctx context.Context) error {
 	l.Err() // notices an expired lease
 	lost, _ := l.markReleased()
 	parts := g.members()
-	settled, awaited, outcome := g.combine(parts, unlockAll(ctx, parts), lost != nil)
+	settled, awaited, outcome := g.combine(parts, unlockAll(ctx, parts, false), lost != nil)
 	if settled {
 		l.course.Settle(outcome)
 		if errors.Is(outcome, ErrNotHeld) { // found by Unlock
@@ -237,8 +237,8 @@ type partOutcome struct {
 }
 
 // unlockAll releases all leases concurrently, even if ctx has ended. The channel receives one outcome per lease. Close of a client waits for
-// its releases; unlockAll itself waits for those of clients already closed.
-func unlockAll(ctx context.Context, leases []*Lease) <-chan partOutcome {
+// its releases; unlockAll itself waits for those of clients already closed, for a second at most of a rollback.
+func unlockAll(ctx context.Context, leases []*Lease, rollback bool) <-chan partOutcome {
 	outcomes := make(chan partOutcome, len(leases))
 	var late []*Lease
 	for _, l := range leases {
@@ -246,7 +246,7 @@ func unlockAll(ctx context.Context, leases []*Lease) <-chan partOutcome {
 			late = append(late, l)
 		}
 	}
-	atOnce(late, func(_ int, l *Lease) { outcomes <- partOutcome{l, l.unlockAs(ctx, true)} })
+	atOnce(late, func(_ int, l *Lease) { outcomes <- partOutcome{l, l.unlockAs(ctx, rollback)} })
 	return outcomes
 }
 

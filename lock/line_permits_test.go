@@ -511,8 +511,8 @@ func TestVisitorsBesideOneForManyPermits(t *testing.T) {
 		told, leave := w.visits(t, semChannel)
 		many := k.waiting(t, w.client(lock.Config{}), 2)
 		one()
-		for i := range 4 {
-			w.sleep(4 * time.Second)
+		for i, seconds := range []time.Duration{4, 8, 16} {
+			w.sleep(seconds * time.Second)
 			if news := told(); news == "[]" {
 				t.Errorf("in the time %d in which others are let in visitors hear nothing", i)
 			}
@@ -520,5 +520,74 @@ func TestVisitorsBesideOneForManyPermits(t *testing.T) {
 		leave()
 		long()
 		(<-many)()
+	})
+}
+
+// When the process at the head lets others in, those behind it that also wait for too many are passed over, and one that hangs delays nobody.
+func TestLetInBehindOthersForManyPermits(t *testing.T) {
+	withPermits(t, 3, func(t *testing.T, w *world, k counted) {
+		const many = 20
+		holder := w.client(lock.Config{})
+		long, one := k.mustTake(t, holder, 2), k.mustTake(t, holder, 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		var waiting sync.WaitGroup
+		arrive := func() {}
+		for i := range many {
+			c := w.clientOn(conn.Config{Timeout: time.Hour}, lock.Config{})
+			waiting.Go(func() {
+				_, err := k.take(ctx, c, 2+min(i, 1))
+				wantErr(t, "of many permits, take", err, lock.ErrNotAcquired)
+			})
+			w.sleep(time.Millisecond)
+			if i == 1 {
+				arrive = w.hangs(c)
+			}
+		}
+		single := k.waiting(t, w.client(lock.Config{}), 1)
+		one()
+		w.sleep(1900 * time.Millisecond)
+		w.srv.ClearLog()
+		w.sleep(300 * time.Millisecond)
+		if len(single) != 1 {
+			t.Error("the process that wants one permit has none after 2.2 s")
+		}
+		if asked := w.asked(); asked > many/2 {
+			t.Errorf("%d acquires were sent", asked)
+		}
+		(<-single)()
+		arrive()
+		cancel()
+		waiting.Wait()
+		long()
+	})
+}
+
+// A TryAcquire that is refused ends no turn of its own process.
+func TestRefusedTryAcquireBesideTheCalled(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		holder, c, other := w.client(lock.Config{}), w.client(lock.Config{}), w.client(lock.Config{})
+		s := setUp(t, holder, 2)
+		wantOK(t, "Acquire", s.Acquire(t.Context(), 2))
+		first := countedKinds[0].waiting(t, c, 1)
+		w.sleep(time.Millisecond)
+		second := countedKinds[0].waiting(t, other, 1)
+		w.sleep(time.Millisecond)
+		w.srv.Latency(5 * time.Millisecond)
+		tried := make(chan error)
+		go func() {
+			w.sleep(time.Millisecond)
+			tried <- c.Semaphore("sem").TryAcquire(t.Context(), 3)
+		}()
+		wantOK(t, "Release", s.Release(t.Context(), 1))
+		wantErr(t, "TryAcquire", <-tried, lock.ErrNotAcquired)
+		w.srv.Latency(0)
+		w.sleep(20 * time.Millisecond)
+		if len(first) != 1 || len(second) != 0 {
+			t.Errorf("the permit went to %d and %d, want to the first in the line", len(first), len(second))
+		}
+		(<-first)()
+		(<-second)()
+		wantOK(t, "Release", s.Release(t.Context(), 1))
+		w.settled("sem")
 	})
 }

@@ -252,7 +252,7 @@ func (p *multiPlan) next(ctx context.Context, i int) (*Lease, error) {
 
 // rollback releases the locks of a failed attempt. After the end of ctx the releases go on in the background.
 func rollback(ctx context.Context, parts []*Lease) {
-	outcomes := unlockAll(ctx, parts)
+	outcomes := unlockAll(ctx, parts, true)
 	for range parts {
 		select {
 		case <-outcomes:

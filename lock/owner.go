@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lockwire/lockwire/internal/netfail"
@@ -56,6 +57,7 @@ type queuedCall struct {
 type ownedLock struct {
 	owner       *ownerState
 	turn        chan struct{}   // has a value to take, unless a call has the turn; closed when the record is dropped
+	given       atomic.Uint64   // counts the turns that calls have had
 	mayRunUntil int64           // server's time in ms until which a request without a latch may still take effect; guarded by the turn
 	tallies     map[*kind]tally // guarded by owner.mu, and changed only in the turn
 	lostUntil   time.Time       // until then the server may have a hold that the client has lost; guarded by owner.mu
@@ -144,6 +146,7 @@ func (o *ownerState) take(ctx context.Context, name string, over <-chan struct{}
 // give ends the turn.
 func (l *ownedLock) give() {
 	if l != nil {
+		l.given.Add(1)
 		l.turn <- struct{}{}
 	}
 }

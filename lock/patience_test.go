@@ -3,6 +3,7 @@ package lock_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -44,4 +45,22 @@ func TestPatienceBehindAnUndo(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Many calls of an Owner, each of which has its answer, wait for each other for longer than Config.Lease.
+func TestPatienceBehindManyCalls(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{Lease: 10 * time.Second})
+		w.srv.Latency(100 * time.Millisecond)
+		o := lock.As(c.NewOwner())
+		var calls sync.WaitGroup
+		for range 200 {
+			calls.Go(func() {
+				_, err := c.Reentrant("job").TryLock(t.Context(), o, lock.For(time.Hour))
+				wantOK(t, "TryLock", err)
+			})
+		}
+		calls.Wait()
+		w.srv.Do("FLUSHALL")
+	})
 }

@@ -555,3 +555,30 @@ func TestVoteThatBeganTooLate(t *testing.T) {
 		t.Errorf("TryLock() of a free lock that no server was asked for = %v, want ErrNoQuorum", err)
 	}
 }
+
+// After Close, Unlock of a Redlock or a Multi has its whole time, as of a single lock.
+func TestUnlockOfManyAfterClose(t *testing.T) {
+	for name, locked := range map[string]func(t *testing.T, p process) *lock.Lease{
+		"Multi": func(t *testing.T, p process) *lock.Lease {
+			return lockMulti(t, newMulti(t, p[0].Reentrant("job"), p[1].Reentrant("job")))
+		},
+		"Redlock": func(t *testing.T, p process) *lock.Lease {
+			return lockRed(t, p.redlock(t, lock.RedlockConfig{}, false))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inFleet(t, 3, func(t *testing.T, f fleet) {
+				p := f.process(lock.Config{})
+				l := locked(t, p)
+				synctest.Wait()
+				for i, c := range p {
+					_ = c.Close()
+					f[i].srv.Stall(true)
+					time.AfterFunc(1500*time.Millisecond, func() { f[i].srv.Stall(false) })
+				}
+				wantOK(t, "Unlock", l.Unlock(t.Context()))
+				f[0].sleep(40 * time.Second)
+			})
+		})
+	}
+}

@@ -27,8 +27,8 @@ var semaphoreKind = &kinds.Lazy[*kind]{Make: func() *kind {
 //
 //   - Waiting callers of a Client are served in the order of their calls.
 //   - Waiting Clients are served in turn, however many permits each of them wants.
-//   - The first of them for which there are too few keeps the others out for two seconds. Then they may have what is free for two seconds,
-//     and so on. A Client may therefore wait for long for more permits than come free within two seconds.
+//   - The first of them for which there are too few keeps the others out for two seconds. Then they may have what is free for two seconds; then the
+//     same with four seconds, and from then on with eight. A Client may therefore wait for ever for more permits than come free within eight seconds.
 //   - TryAcquire passes waiting callers, but takes no permit reserved for a Client that has just been woken, or kept back for the first.
 type Semaphore struct{ permitCount }
 
@@ -88,7 +88,7 @@ func (s *Semaphore) Acquire(ctx context.Context, n int, opts ...Option) error {
 
 // TryAcquire takes n permits if n permits are free now, else it returns [ErrNotAcquired]. TryAcquire asks the server once
 // and passes waiting callers, except for permits for which the server has just woken another Client: these are reserved
-// for 100 ms. n and opts are the same as for Acquire.
+// for 100 ms; and for those kept back for the Client at the head of the line. n and opts are the same as for Acquire.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int, opts ...Option) error {
 	if done, err := s.check(n, opts); done {
 		return err

@@ -26,11 +26,12 @@ const (
 	readLook     = 1000
 	keepsOut     = 3000
 	keepsBack    = 2000
+	longestBack  = 8000
 	letsIn       = 2000
 	inFront      = 1_000_000_000_000
 	lineLife     = "25000"
 	manyPermits  = 5_000_000_000_000_000
-	mostPassed   = 1000
+	mostPassed   = 100
 )
 
 // lineKey is the line among the keys of a script, or "".
@@ -97,7 +98,7 @@ type lineTurns struct {
 	visited  bool // a turn of visitors has ended, and no further one
 }
 
-func modelTurns(c *fakeredis.Call, line, place string, free, available float64) (t lineTurns) {
+func modelTurns(c *fakeredis.Call, line, place string, free, available, spare float64) (t lineTurns) {
 	list, ok := c.TryDo("ZRANGE", line, "0", strconv.Itoa(mostTurns), "WITHSCORES").([]any)
 	t.waits, t.wrong, t.of = len(list) > 0, !ok, map[string]int64{}
 	t.more = len(list) > 2 || t.waits && list[0] != "*"
@@ -125,7 +126,8 @@ func modelTurns(c *fakeredis.Call, line, place string, free, available float64) 
 			}
 		case mine && lasts && need < 1:
 			t.came = true
-		case mine && lasts && whose != place && mark[0] == '~': // another writer of this client is still next
+		case mine && lasts && whose != place && (mark[0] == '~' || spare < 0 && strings.HasSuffix(place, ":0")):
+			// another waiter of this client is still next, or called
 		case mine:
 			t.came = t.came || need >= 1
 			c.Do("ZREM", line, mark, "="+whose)
@@ -180,7 +182,7 @@ func modelReserved(c *fakeredis.Call, line, place string, spare, free float64) (
 	if line == "" || place == "" {
 		return 0, false, turns
 	}
-	turns = modelTurns(c, line, place, free, 0)
+	turns = modelTurns(c, line, place, free, 0, spare)
 	if turns.count == 0 && turns.visited && !turns.came && spare == 0 && free == 1 {
 		turns.headFirst(c, line, place)
 	}
@@ -192,11 +194,8 @@ func modelReserved(c *fakeredis.Call, line, place string, spare, free float64) (
 }
 
 // lettingIn is the function of all_line.lua.
-func lettingIn(since float64, ms int64, permits bool) bool {
+func lettingIn(since float64, ms int64) bool {
 	waited := ms - int64(min(since, math.MaxInt64/2))
-	if permits {
-		return waited >= 0 && waited/keepsBack%2 == 1
-	}
 	for out := int64(keepsOut); waited >= out; out *= 2 {
 		open := max(letsIn, out/2)
 		if waited -= out; waited < open {
@@ -205,6 +204,15 @@ func lettingIn(since float64, ms int64, permits bool) bool {
 		waited -= open
 	}
 	return false
+}
+
+// sharing is the function of all_line.lua.
+func sharing(since float64, ms int64) bool {
+	waited, out := ms-int64(min(since, math.MaxInt64/2)), int64(keepsBack)
+	for ; out < longestBack && waited >= 2*out; out *= 2 {
+		waited -= 2 * out
+	}
+	return waited >= 0 && waited%(2*out) >= out
 }
 
 // scoreAt is the score of the member of a line at a rank.
@@ -233,7 +241,11 @@ func modelNext(c *fakeredis.Call, line, place string, beside *lineTurns, permits
 	if since > float64(at) {
 		c.Do("ZADD", line, text(at), place)
 	}
-	if keeps = !lettingIn(since, at, permits); keeps {
+	lets := lettingIn
+	if permits {
+		lets = sharing
+	}
+	if keeps = !lets(since, at); keeps {
 		c.Do("ZADD", line, strconv.FormatInt(-nextFor-at, 10), "~"+place)
 	}
 	return true, keeps

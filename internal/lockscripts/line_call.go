@@ -168,7 +168,7 @@ func (t teller) callNext(c *fakeredis.Call, behind string) (lined bool, waiting 
 
 // call is callNext. It reports whether nobody else waits, and whether visitors do.
 func (t teller) call(c *fakeredis.Call, behind string) (lined, alone, visitors bool) {
-	turns := modelTurns(c, t.line, "", t.before, t.available)
+	turns := modelTurns(c, t.line, "", t.before, t.available, 0)
 	others, at, rank := modelStrangers(c, t.channel, t.publish), micros(c), turns.count
 	if !turns.waits && others <= 0 || turns.wrong {
 		return false, true, false
@@ -198,7 +198,11 @@ func (t teller) call(c *fakeredis.Call, behind string) (lined, alone, visitors b
 		visit = int64(float64(visit) * t.comeForward(c, others, turns))
 		places = t.places(c, rank)
 	}
-	told := t.callPlaces(c, places, rank, turns, others, at, visit)
+	var over []string // behind lets others in
+	if behind != "" && c.Do("ZRANK", t.line, behind) != nil && needOf(c, t.line, behind) > max(1, t.available) {
+		over = []string{behind}
+	}
+	told := t.callPlaces(c, places, rank, turns, others, at, visit, over)
 	t.endUnheard(c, told.passed)
 	watched := told.watchers > 0 || told.next
 	t.tellVisitors(c, told.called != "" && told.called != "*", watched, others, at)
@@ -214,7 +218,8 @@ type call struct {
 	passed   []string // places
 }
 
-func (t teller) callPlaces(c *fakeredis.Call, places []any, rank int64, turns lineTurns, others, at, visit int64) (told call) {
+func (t teller) callPlaces(c *fakeredis.Call, places []any, rank int64, turns lineTurns, others, at, visit int64, over []string) (told call) {
+	told.passed = over
 	told.next = t.available > 0 && t.available < 1 && turns.reserved >= 1 // only readers are told
 	for ; len(places) > 0 && len(told.passed) < mostPassed; places = t.places(c, rank) {
 		for _, place := range places {
@@ -225,7 +230,7 @@ func (t teller) callPlaces(c *fakeredis.Call, places []any, rank int64, turns li
 			}
 			lacks := need > max(1, t.available)
 			switch {
-			case lacks && (len(told.passed) > 0 || lettingIn(t.score(c, place), at/1000, true)):
+			case lacks && (len(told.passed) > 0 || sharing(t.score(c, place), at/1000)):
 				rank++
 				told.passed = append(told.passed, place)
 				continue
@@ -233,7 +238,7 @@ func (t teller) callPlaces(c *fakeredis.Call, places []any, rank int64, turns li
 				told.next = true
 				return told
 			}
-			told.next = told.next || mark == "~" && lettingIn(t.score(c, place), at/1000, false)
+			told.next = told.next || mark == "~" && lettingIn(t.score(c, place), at/1000)
 			if turns.of[place] > 0 || place == "*" && mark == "" || told.next && need >= 1 {
 				rank++
 				continue

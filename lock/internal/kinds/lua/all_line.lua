@@ -25,11 +25,11 @@ local blindVisit, permitVisit = 1000000, 40000 -- µs between visits where nobod
 local nextLook, readLook = 500, 1000 -- ms within which the writer that is next, and a reader beside readers, ask again uncalled
 local permitLook = 1000 -- ms within which who waits for permits asks again uncalled, and 100 ms for each place in front
 local keepsOut, letsIn = 3000, 2000 -- ms for which the writer that is next keeps readers out at first, and then lets them in at least
-local keepsBack = 2000 -- ms for which who is next for permits keeps others out, and lets them in, in turn
+local keepsBack, longestBack = 2000, 8000 -- ms for which who is next for permits keeps others out, and lets them in, in turn: at first, at most
 local lineLife = 25000 -- ms: each process asks more often as long as it waits
 local share = 1 / 64 -- of a lock: so much have all its readers together
 local manyPermits = 5000000000000000 -- a score behind all arrivals
-local mostPassed = 1000 -- places that a release passes over at most
+local mostPassed = 100 -- places that a release passes over at most
 local inFront = 1000000000000 -- µs by which the place of a writer that goes first is older
 local someone, nobody, visitorsToo = 1, 2, 4 -- who waits, as a release tells its client; 3 if nobody listens either
 
@@ -97,8 +97,8 @@ local function visited(list, now)
 end
 
 -- turnsIn returns the turns at the beginning of a line, list, for a client that asks from a place. It ends the turn of this client, and
--- turns that are over. A word ends if enough is available.
-local function turnsIn(line, list, place, now, available)
+-- turns that are over. A word ends if enough is available. spare is what is left if the client has what it asks for: below 0 it is refused.
+local function turnsIn(line, list, place, now, available, spare)
     local own, turns = waiterOf(place), noTurns()
     for i = 1, #list, 2 do
         local marked, left = list[i], -tonumber(list[i + 1]) - now
@@ -108,7 +108,8 @@ local function turnsIn(line, list, place, now, available)
         local whose, lasts = string.sub(marked, 2), left > 0 and left <= turnLimit
         local need, word = needOf(line, whose), string.sub(marked, 1, 1) == '~'
         if own ~= '' and waiterOf(whose) == own then
-            local keeps = lasts and whose ~= place and word -- another waiter of this client is still next
+            -- Another waiter of this client is still next; or it is called, and the client asks for too many without waiting.
+            local keeps = lasts and whose ~= place and (word or spare < 0 and string.find(place, ':0$'))
             turns.came = turns.came or not keeps and (lasts or need >= 1)
             if not keeps and (not lasts or need >= 1) then
                 redis.call('zrem', line, marked, (whose ~= place or whose == '*') and whose or marked, '=' .. whose)
@@ -119,8 +120,12 @@ local function turnsIn(line, list, place, now, available)
         elseif word and need <= available then
             redis.call('zrem', line, marked)
         else
-            local kind = word and need > 1 and 'awaited' or 'reserved'
-            turns.of[whose], turns.count, turns[kind] = left, turns.count + 1, turns[kind] + need
+            turns.of[whose], turns.count = left, turns.count + 1
+            if word and need > 1 then
+                turns.awaited = turns.awaited + need
+            else
+                turns.reserved = turns.reserved + need
+            end
         end
     end
     return turns
@@ -162,7 +167,7 @@ local function reservedFor(line, place, now, spare, free)
         return nil, noTurns()
     end
     local list = redis.pcall('zrange', line, 0, mostTurns, 'withscores')
-    local turns = turnsIn(line, list, place, now, 0)
+    local turns = turnsIn(line, list, place, now, 0, spare)
     endVisit(line, turns, free)
     if turns.count == 0 and turns.visited and not turns.came and spare == 0 and free == 1 then
         headFirst(line, list, place, turns, now)
@@ -176,14 +181,11 @@ end
 
 -- 3. A refused client.
 
--- lettingIn tells whether who has been next since a time, in ms, lets others in at a time in µs: they may wait for each other. A writer keeps readers
--- out for twice as long each time, so it has the lock in the end, however long each of them does. It then lets them in for half of that at least, so
--- they have a third of the time, however long the writer waits. Who waits for permits may wait for more than there ever are: others have half.
-local function lettingIn(since, now, permits)
+-- lettingIn tells whether a writer that has been next since a time, in ms, lets readers in at a time in µs: they may wait for each other. The
+-- writer keeps readers out for twice as long each time, so it has the lock in the end, however long each of them does. It then lets them in
+-- for half of that at least, so they have a third of the time, however long the writer waits.
+local function lettingIn(since, now)
     local waited, out = math.floor(now / 1000) - since, keepsOut
-    if permits then
-        return waited >= 0 and math.floor(waited / keepsBack) % 2 == 1
-    end
     while waited >= out do
         local open = math.max(letsIn, out / 2)
         if waited < out + open then
@@ -192,6 +194,16 @@ local function lettingIn(since, now, permits)
         waited, out = waited - out - open, 2 * out
     end
     return false
+end
+
+-- sharing tells whether who has been next for permits since a time, in ms, lets others have what is free at a time in µs. There may never be as many
+-- as it waits for, so others have half of the time.
+local function sharing(since, now)
+    local waited, out = math.floor(now / 1000) - since, keepsBack
+    while out < longestBack and waited >= 2 * out do
+        waited, out = waited - 2 * out, 2 * out
+    end
+    return waited >= 0 and waited % (2 * out) >= out
 end
 
 -- becomeNext makes a client next if only visitors, and readers or who waits for permits with a turn, stand in front of its place. The place gets its
@@ -210,7 +222,8 @@ local function becomeNext(line, place, turns, permits)
     if since > now / 1000 then -- an arrival
         redis.call('zadd', line, math.floor(now / 1000), place)
     end
-    local keeps = not lettingIn(since, now, permits)
+    local lets = permits and sharing or lettingIn
+    local keeps = not lets(since, now)
     if keeps then
         mark(line, '~', place, nextFor, now)
     end
@@ -346,10 +359,10 @@ end
 -- callPlaces tells places, which begin at a rank, and those behind them. The first that listens gets a turn, if there is enough for it. The
 -- one behind watches over the turn: it asks when that ends. Behind the writer that is next, only readers are told: they come in while it lets
 -- them. Behind the first place that needs more permits than are available nobody is told, unless it lets others in: then it is passed over, with
--- others for which there are too few. callPlaces returns the place that has got a turn, how many watch, whether enough do, or a place is
--- next, and the places passed over.
-local function callPlaces(line, places, at, turns, available, counted, now, tell)
-    local called, watchers, enough, passed = nil, 0, counted == '0' and 3 or 1, {} -- more watch where nobody knows who listens
+-- others for which there are too few. over has been so before, if anybody. callPlaces returns the place that has got a turn, how many watch,
+-- whether enough do, or a place is next, and the places passed over.
+local function callPlaces(line, places, at, turns, available, counted, now, tell, over)
+    local called, watchers, enough, passed = nil, 0, counted == '0' and 3 or 1, {over} -- more watch where nobody knows who listens
     local readers = available > 0 and available < 1 and turns.reserved >= 1 -- only they are told
     while places[1] and #passed < mostPassed do
         for _, place in ipairs(places) do
@@ -357,7 +370,7 @@ local function callPlaces(line, places, at, turns, available, counted, now, tell
             local lacks = need > math.max(1, available)
             -- Nobody goes before one for whom there is not enough.
             local sign = not called and watchers == 0 and signFor(place, need, turns, available)
-            if lacks and (passed[1] or lettingIn(tonumber(redis.call('zrange', line, at, at, 'withscores')[2]), now, true)) then
+            if lacks and (passed[1] or sharing(tonumber(redis.call('zrange', line, at, at, 'withscores')[2]), now)) then
                 at = at + 1
                 table.insert(passed, place)
             elseif lacks and turns.of[place] then
@@ -438,7 +451,7 @@ local function callNext(line, channel, publish, counted, id, message, available,
         return false, nobody
     end
     sinceNow(line, now)
-    local turns = turnsIn(line, list, '', math.floor(now / 1000), available)
+    local turns = turnsIn(line, list, '', math.floor(now / 1000), available, 0)
     endVisit(line, turns, before or 0)
     if turns.of['*'] and available > (before or available) and listening ~= 0 then
         redis.pcall(publish, channel, message) -- a message wakes as many visitors as it says
@@ -459,7 +472,8 @@ local function callNext(line, channel, publish, counted, id, message, available,
         places = placesFrom(line, at)
     end
     local tell = teller(channel, publish, message, listening, counted, visit)
-    local called, watchers, watched, passed = callPlaces(line, places, at, turns, available, counted, now, tell)
+    local over = rank and needOf(line, behind) > math.max(1, available) and behind or nil
+    local called, watchers, watched, passed = callPlaces(line, places, at, turns, available, counted, now, tell, over)
     endUnheard(line, counted ~= '0' and passed or {}, channel, publish)
     if called == '*' then
         putOff(line, listening, now, before, visit)
@@ -528,8 +542,11 @@ end
 -- refusePermits refuses a client so many permits, and returns the ms until it should ask again uncalled. left is the time until more may be free
 -- by themselves. A client that was called passes the call on, unless it keeps others out.
 local function refusePermits(line, channel, publish, counted, place, stand, permits, left, turns, free)
-    local stood, keeps = turns and turns.came and redis.call('zrank', line, place) and place or nil, false
     turns = turns or noTurns()
+    local stood, keeps = nil, false
+    if turns.came and redis.call('zrank', line, place) then
+        stood = place
+    end
     left, keeps = waitInLine(line, place, stand, left, permitLook, permits > math.max(1, free) and turns or nil, permits)
     if turns.came and not keeps and free > turns.reserved + turns.awaited then
         callNext(line, channel, publish, counted, '', free, free, free, stood)
