@@ -127,6 +127,9 @@ func (w *fairWalk) step() bool {
 		return w.run("info", keys)
 	case 15:
 		return w.run("force", keys, "PUBLISH", soon())
+	case 16: // one who may wait in the queue has got the lock as another kind
+		return w.ask("HSET", walkLock, owner, 1) && w.ask("PEXPIRE", walkLock, 60_000) &&
+			w.run("acquire", append(keys, latch), 40_000, owner, wait, true, true, soon(), 1, "PUBLISH")
 	}
 	return w.passTime(owner)
 }
