@@ -169,9 +169,9 @@ func modelFairAcquire(c *fakeredis.Call) any {
 	if left == -2 {
 		return int64(0)
 	}
-	if left >= 0 {
-		own, _ := m.score(owner)
-		if front, ok := m.score(first); ok {
+	if left > 0 {
+		own, stands := m.score(owner)
+		if front, ok := m.score(first); ok && stands {
 			left += max(0, min(uncalled, 100*((own-front)/max(1, wait))))
 		}
 	}

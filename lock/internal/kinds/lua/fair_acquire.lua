@@ -73,10 +73,7 @@ if stands and (not known or score < now + math.min(wait, spare / 2)) then
     redis.call('pexpire', queue, life)
     redis.call('pexpire', timeouts, life)
 end
-if left < 0 then
-    return left == -2 and 0 or left
-end
 -- Not all ask when the lease ends by itself. Who stands in the queue has its time so far behind the first.
-local time, firstTime = redis.call('zscore', timeouts, owner), redis.call('zscore', timeouts, first or '')
-local ahead = math.floor(((time or 0) - (firstTime or time or 0)) / math.max(1, wait))
-return left + math.max(0, math.min(uncalled, 100 * ahead))
+local time, front = redis.call('zscore', timeouts, owner), redis.call('zscore', timeouts, first or '')
+local ahead = left > 0 and time and front and math.floor((time - front) / math.max(1, wait)) or 0
+return left == -2 and 0 or left + math.max(0, math.min(uncalled, 100 * ahead))
