@@ -204,3 +204,20 @@ func TestServerApartRefuses(t *testing.T) {
 		}
 	})
 }
+
+// The error of a user without a right is that of the server, also where a command of several keys is run for each of them.
+func TestServerApartWithoutARight(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
+		if !s.AtLeast(6, 0) {
+			return // without users
+		}
+		s.Do("ACL", "SETUSER", narrow, "on", ">secret", "+@all", "-del", "allkeys")
+		cfg := s.Config()
+		cfg.Username, cfg.Password = narrow, "secret"
+		call := script.New(apartSource(script.New("return redis.call('del', KEYS[1], KEYS[2])")))
+		_, err := call.Run(t.Context(), redistest.Open(t, cfg), []string{setLock}, time.Now().Add(time.Minute).UnixMilli(), "0", "", "", 1, setLock, 0)
+		if err == nil || !strings.Contains(err.Error(), "command") {
+			t.Errorf("Run = %v, want the refusal of the command", err)
+		}
+	})
+}

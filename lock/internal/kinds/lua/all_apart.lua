@@ -30,7 +30,7 @@ local tag = string.find(KEYS[1], '{', 1, true) and KEYS[1] or '{' .. KEYS[1] .. 
 if given[2] ~= '1' and away(server.pcall('exists', tag .. ':nowhere')) then
     return later('the slot is leaving')
 end
-local KEYS, ARGV, spared, without = {KEYS[1]}, {}, {}, false
+local KEYS, ARGV, spared, without = {KEYS[1]}, {unpack(given, 6 + 2 * others)}, {}, false
 for i = 6, 4 + 2 * others, 2 do
     local key, note = given[i], tonumber(given[i + 1])
     if note % 4 < 2 then table.insert(KEYS, key) end
@@ -40,9 +40,6 @@ for i = 6, 4 + 2 * others, 2 do
         without = true
     end
 end
-for i = 6 + 2 * others, #given do
-    table.insert(ARGV, given[i])
-end
 local count = expected and tonumber(server.call('hget', KEYS[1], owner) or 0)
 if expected and count < expected and count > 0 then
     return count == expected - 1 and 0 or nil
@@ -51,7 +48,11 @@ local redis = {status_reply = server.status_reply, error_reply = server.error_re
 redis.pcall = function(name, ...)
     if (name == 'del' or name == 'exists') and select('#', ...) > 1 then
         local count = 0
-        for _, key in ipairs({...}) do count = count + redis.pcall(name, key) end
+        for _, key in ipairs({...}) do
+            local reply = redis.pcall(name, key)
+            if type(reply) == 'table' then return reply end
+            count = count + reply
+        end
         return count
     end
     if name == 'mget' then
