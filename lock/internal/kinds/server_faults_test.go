@@ -59,7 +59,7 @@ var allowances = map[string]map[string]string{
 	},
 	"Fair lock, acquire": {
 		"if stands and redis.call('zrem', timeouts, owner) == 1 then redis.call('lrem', queue, 1, owner) end -- it has the lock as another kind": "no " +
-			"model has another kind of the lock; TestFairScriptsLikeTheServer needs the line",
+			"model has another kind of the lock; TestServerFairPlaceOfAFurtherHold needs the line",
 	},
 	"Fair lock, release": {
 		"redis.call('hincrby', lock, owner, 1) -- or else a repeat, or an earlier request, would end another hold": withoutRight,

@@ -50,6 +50,26 @@ func TestFairScriptsLikeTheServer(t *testing.T) {
 	})
 }
 
+// One who waits in the queue and gets the lock as another kind has a further hold, and no place any more.
+func TestServerFairPlaceOfAFurtherHold(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
+		pool := redistest.Open(t, s.Config())
+		acquire := func(owner string) string {
+			keys := []string{walkLock, fairChannel, fairQueue, fairTimeouts, fairIdle, walkLatch + "0"}
+			return answer(kinds.All()["fair"]["acquire"].Run(t.Context(), pool, keys, 40_000, owner, 100_000, true, true, soon(), 1, "PUBLISH"))
+		}
+		acquire("client:0")
+		acquire("client:1")
+		s.Do("HSET", walkLock, "client:1", 1)
+		if got := acquire("client:1"); !strings.Contains(got, "2") {
+			t.Errorf("the further hold is %s, want the second", got)
+		}
+		if n, _ := s.Do("EXISTS", fairQueue, fairTimeouts).Int(); n != 0 {
+			t.Errorf("%d keys of the queue are left", n)
+		}
+	})
+}
+
 func (w *fairWalk) walk() {
 	const all = "redisson_lock__channel*"
 	for _, p := range []*conn.Pool{w.real, w.fake} {
@@ -127,9 +147,6 @@ func (w *fairWalk) step() bool {
 		return w.run("info", keys)
 	case 15:
 		return w.run("force", keys, "PUBLISH", soon())
-	case 16: // one who may wait in the queue has got the lock as another kind
-		return w.ask("HSET", walkLock, owner, 1) && w.ask("PEXPIRE", walkLock, 60_000) &&
-			w.run("acquire", append(keys, latch), 40_000, owner, wait, true, true, soon(), 1, "PUBLISH")
 	}
 	return w.passTime(owner)
 }

@@ -23,6 +23,7 @@ elseif taken then
     redis.call('del', lock)
 end
 if waits == '1' and taken and redis.call('exists', lock) == 0 then
+    redis.call('lrem', queue, 0, owner) -- one that had the lock as another kind may stand there
     -- Where no queue can be made, as the slot is leaving, the lock is free all the same.
     if type(redis.pcall('lpush', queue, owner)) ~= 'number' then
         return 1
