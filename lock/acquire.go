@@ -137,14 +137,9 @@ func (r *request) takeTurn(ctx context.Context) (*ownedLock, error) {
 		return nil, nil
 	}
 	for {
-		own := r.state.lockOf(r.target.Name)
-		select {
-		case _, taken := <-own.turn:
-			if taken {
-				return own, nil
-			}
-			continue // the record has been dropped
-		default:
+		own, taken := r.state.takeFree(r.target.Name)
+		if taken {
+			return own, nil
 		}
 		given := own.given.Load()
 		patient, cancel := context.WithTimeout(ctx, r.client.cfg.Lease)

@@ -51,13 +51,7 @@ func TestWatchNewsAfterAnInterruption(t *testing.T) {
 		w.sleep(5 * time.Second)
 		seen.want(t, "at the beginning", "held job "+first.Owner(), "watching")
 		w.srv.KillConns(func(c fakeredis.Conn) bool { return c.Subscribed > 0 })
-		for range 100 {
-			time.Sleep(10 * time.Millisecond)
-			if w.srv.Do("PUBSUB", "NUMPAT") != int64(0) {
-				break
-			}
-		}
-		time.Sleep(20 * time.Millisecond)
+		listensAgain(w)
 		mustUnlock(t, first)
 		second := mustLock(t, mine, "job")
 		w.sleep(5 * time.Second)
@@ -78,13 +72,7 @@ func TestWatchReleaseBeforeTheScan(t *testing.T) {
 		w.sleep(5 * time.Second)
 		seen.want(t, "at the beginning", "held job "+first.Owner(), "watching, not all")
 		w.srv.KillConns(nil)
-		for range 100 {
-			time.Sleep(10 * time.Millisecond)
-			if w.srv.Do("PUBSUB", "NUMPAT") != int64(0) {
-				break
-			}
-		}
-		time.Sleep(20 * time.Millisecond)
+		listensAgain(w)
 		mustUnlock(t, first)
 		w.sleep(5 * time.Second)
 		seen.wantInAnyOrder(t, "after an interruption", "missed", "released job "+first.Owner(), "watching, not all")
@@ -155,6 +143,17 @@ func TestWatchBesideALongScan(t *testing.T) {
 		}
 		wantErr(t, "the end", seen.close(), context.Canceled)
 	})
+}
+
+// listensAgain waits until a Watch listens again after its connections were killed, and has not read all locks yet.
+func listensAgain(w *world) {
+	for range 100 {
+		time.Sleep(10 * time.Millisecond)
+		if w.srv.Do("PUBSUB", "NUMPAT") != int64(0) {
+			break
+		}
+	}
+	time.Sleep(20 * time.Millisecond)
 }
 
 // wantInAnyOrder is want for events in any order.

@@ -124,10 +124,8 @@ func (o *ownerState) dropLocked() {
 // both have ended. The caller ends the turn by give of the result, which is nil without an Owner.
 func (o *ownerState) take(ctx context.Context, name string, over <-chan struct{}, reason error) (*ownedLock, error) {
 	for o != nil {
-		l, taken := o.lockOf(name), false
-		select {
-		case _, taken = <-l.turn:
-		default:
+		l, taken := o.takeFree(name)
+		if !taken {
 			select {
 			case _, taken = <-l.turn:
 			case <-over:
@@ -136,11 +134,26 @@ func (o *ownerState) take(ctx context.Context, name string, over <-chan struct{}
 				return nil, fmt.Errorf("lock: waiting for another call of the same owner: %w", netfail.Ended(ctx))
 			}
 		}
-		if taken { // a closed channel belongs to a dropped record: get the next one
+		if taken {
 			return l, nil
 		}
 	}
 	return nil, nil
+}
+
+// takeFree takes the turn of the lock of a name if it is free.
+func (o *ownerState) takeFree(name string) (l *ownedLock, taken bool) {
+	for {
+		l = o.lockOf(name)
+		select {
+		case _, taken = <-l.turn:
+			if taken { // a closed channel belongs to a dropped record: get the next one
+				return l, true
+			}
+		default:
+			return l, false
+		}
+	}
 }
 
 // give ends the turn.

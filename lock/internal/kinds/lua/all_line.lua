@@ -46,6 +46,11 @@ local function waiterOf(place)
     return waiter or string.match(place, '^[^:]*'), turn
 end
 
+-- scoreAt returns the score of the member of a line at a rank.
+local function scoreAt(line, rank)
+    return tonumber(redis.call('zrange', line, rank, rank, 'withscores')[2])
+end
+
 -- needOf returns how much a turn of a place reserves. Of permits it is as many as the client of the place was refused last.
 local anyNotes = nil -- whether there are any in the line
 local function needOf(line, place)
@@ -55,7 +60,7 @@ local function needOf(line, place)
         anyNotes = redis.call('zcount', line, manyPermits, '+inf') > 0
     end
     local rank = anyNotes and redis.call('zrank', line, '=' .. place)
-    return rank and redis.call('zrange', line, rank, rank, 'withscores')[2] - manyPermits or 1
+    return rank and scoreAt(line, rank) - manyPermits or 1
 end
 
 -- arrival returns the score of a place taken now.
@@ -315,8 +320,7 @@ local function comeForward(line, listening, turns)
     local front = rank - 2 * turns.count
     local others = math.max(1, redis.call('zcount', line, '0', manyPermits) - turns.count - 1)
     if front > 0 and front * listening <= others * (listening - 1) then
-        local first = redis.call('zrange', line, turns.count, turns.count, 'withscores')
-        redis.pcall('zadd', line, string.format('%.0f', first[2] - 1), '*')
+        redis.pcall('zadd', line, string.format('%.0f', scoreAt(line, turns.count) - 1), '*')
     end
     return math.max(1, math.min(2, listening / others))
 end
@@ -370,14 +374,14 @@ local function callPlaces(line, places, at, turns, available, counted, now, tell
             local lacks = need > math.max(1, available)
             -- Nobody goes before one for whom there is not enough.
             local sign = not called and watchers == 0 and signFor(place, need, turns, available)
-            if lacks and (passed[1] or sharing(tonumber(redis.call('zrange', line, at, at, 'withscores')[2]), now)) then
+            if lacks and (passed[1] or sharing(scoreAt(line, at), now)) then
                 at = at + 1
                 table.insert(passed, place)
             elseif lacks and turns.of[place] then
                 return called, watchers, true, passed
             elseif turns.of[place] or place == '*' and not sign or readers and need >= 1 then
                 at = at + 1
-            elseif sign == '~' and lettingIn(tonumber(redis.call('zrange', line, at, at, 'withscores')[2]), now) then
+            elseif sign == '~' and lettingIn(scoreAt(line, at), now) then
                 at, readers = at + 1, true -- it asks by itself
             else
                 local told, turn = tell(place)
