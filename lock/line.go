@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/lockwire/lockwire/lock/internal/cleanup"
@@ -38,9 +39,15 @@ const (
 const tryPlaceSuffix = ":0:0"
 
 // waiterID returns the id in the process's place, and in the channel on which the place is called. Waiting readers, and waiting writers
-// with PreferWriters, have a separate place.
+// with PreferWriters, have a separate place, and so have those who wait for the same values of a group.
 func (a *acquire) waiterID() string {
 	switch c := a.client; {
+	case a.target.values != "":
+		id := c.id + ":" + a.target.values
+		if a.state != nil {
+			id += strings.TrimPrefix(a.state.id, c.id)
+		}
+		return id
 	case a.target.kind.isRead():
 		return c.readerID
 	case a.announces():
@@ -93,7 +100,9 @@ func (r *request) notePlace(p position, start clock.Instant, granted bool, err e
 	notRun := err != nil && !remote.Uncertain(err)
 	switch {
 	case p.stand == standsJoin && (granted || notRun): // the place is in no line
-		places.Put(id, p.place)
+		if r.target.values == "" { // there may be any number of sets of values
+			places.Put(id, p.place)
+		}
 	case granted && known && p.stand == standsLeave:
 		e.place = nil
 	case known, notRun: // the waiters keep their place, as before or at the end of the line

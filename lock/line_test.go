@@ -87,7 +87,7 @@ func (w *world) hangs(c *lock.Client) (arrive func()) {
 
 // Processes that wait get the lock in the order of their coming, and a release makes no more than two of them ask.
 func TestLineOfProcesses(t *testing.T) {
-	for name, of := range map[string]lockOf{"reentrant": toLock, "write": toWrite} {
+	for name, of := range map[string]lockOf{"reentrant": toLock, "write": toWrite, "group": toValues("a", "b")} {
 		t.Run(name, func(t *testing.T) {
 			inVirtualTime(t, func(t *testing.T, w *world) { w.servesInOrder(t, of) })
 		})

@@ -29,7 +29,7 @@ func noGroup(c *fakeredis.Call) bool {
 }
 
 func modelFasterMultiAcquire(c *fakeredis.Call) any {
-	group, lease := c.Keys[0], c.Args[0]
+	group := c.Keys[0]
 	if late := tooLate(c, c.Args[2]); late != nil {
 		return late
 	}
@@ -40,15 +40,42 @@ func modelFasterMultiAcquire(c *fakeredis.Call) any {
 		return otherKind
 	}
 	owner, values := ownerAndValues(c.Args[1])
-	left := int64(0)
+	left, mine := int64(0), true
 	for _, value := range values {
-		if holder, _, ends := valueOf(c, group, value); holder != owner {
+		holder, _, ends := valueOf(c, group, value)
+		mine = mine && holder == owner && ends > now(c)
+		if holder != owner {
 			left = max(left, ends-now(c))
 		}
 	}
-	if left > 0 {
-		return left
+	g := groupLine{lineKey(c, 2), arg(c, 3), arg(c, 4)}
+	if len(c.Args) == 4 {
+		g.stand = "join"
 	}
+	if g.line == "" || g.place == "" {
+		if left > 0 {
+			return left
+		}
+		return takeValues(c, owner, values)
+	}
+	r := g.reserved(c)
+	if !mine && left == 0 {
+		for _, value := range values {
+			left = max(left, r.of(c, value, "", owner, g.stand != "" && !r.came))
+		}
+	}
+	if left > 0 {
+		return g.wait(c, left, r)
+	}
+	holds := takeValues(c, owner, values)
+	g.endOwn(c, r)
+	modelGiveWay(c, g.line, g.place, g.stand)
+	return holds
+}
+
+// takeValues takes the values for an owner, and returns the answer of an acquire.
+func takeValues(c *fakeredis.Call, owner string, values []string) any {
+	group, lease := c.Keys[0], c.Args[0]
 	var first []string
 	for _, value := range values {
 		holder, hold, ends := valueOf(c, group, value)
@@ -75,9 +102,9 @@ func modelFasterMultiAcquire(c *fakeredis.Call) any {
 	return nil
 }
 
-// giveValues takes a hold of each value from an owner, frees the values with their last holds, and publishes the change. held: the
+// giveValues takes a hold of each value from an owner, frees the values with their last holds, and tells those who wait. held: the
 // owner had all values. kept: the owner has further holds.
-func giveValues(c *fakeredis.Call, publish string) (held, freed, kept bool) {
+func giveValues(c *fakeredis.Call, publish, line, counted string) (held, freed, kept bool) {
 	group := c.Keys[0]
 	owner, values := ownerAndValues(c.Args[1])
 	keeps := strings.Fields(c.Args[0])
@@ -104,7 +131,10 @@ func giveValues(c *fakeredis.Call, publish string) (held, freed, kept bool) {
 		}
 		c.Do("HDEL", group, hold+":expire_time", hold+":lock_count")
 	}
-	if freed || shorter {
+	switch {
+	case freed:
+		groupCaller{group, line, c.Keys[1], publish, counted}.callFor(c, values)
+	case shorter:
 		c.TryDo(publish, c.Keys[1], "0")
 	}
 	return held, freed, kept
@@ -115,7 +145,9 @@ func modelFasterMultiRelease(c *fakeredis.Call) any {
 	if known {
 		return answer
 	}
-	held, _, kept := giveValues(c, c.Args[2])
+	line := lineKey(c, 3)
+	modelGiveWay(c, line, arg(c, 8), arg(c, 9))
+	held, _, kept := giveValues(c, c.Args[2], line, arg(c, 6))
 	outcome := int64(1)
 	if kept {
 		outcome = 0
@@ -139,7 +171,7 @@ func modelFasterMultiUndo(c *fakeredis.Call) any {
 	if undone(c, c.Keys[2], c.Args[4]) {
 		return int64(0)
 	}
-	if _, freed, _ := giveValues(c, c.Args[2]); !freed {
+	if _, freed, _ := giveValues(c, c.Args[2], lineKey(c, 3), arg(c, len(c.Args)-2)); !freed {
 		return int64(0)
 	}
 	return int64(1)
@@ -199,7 +231,7 @@ func modelFasterMultiForce(c *fakeredis.Call) any {
 		c.Do("HDEL", c.Keys[0], value, hold+":expire_time", hold+":lock_count")
 	}
 	if taken == 1 {
-		c.TryDo(c.Args[0], c.Keys[1], "0")
+		groupCaller{c.Keys[0], lineKey(c, 2), c.Keys[1], c.Args[0], arg(c, 3)}.callFor(c, strings.Fields(c.Args[2]))
 	}
 	return taken
 }

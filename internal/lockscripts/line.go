@@ -26,6 +26,7 @@ const (
 	readLook     = 1000
 	keepsOut     = 3000
 	keepsBack    = 2000
+	keepsValues  = 32
 	longestBack  = 8000
 	letsIn       = 2000
 	inFront      = 1_000_000_000_000
@@ -207,8 +208,8 @@ func lettingIn(since float64, ms int64) bool {
 }
 
 // sharing is the function of all_line.lua.
-func sharing(since float64, ms int64) bool {
-	waited, out := ms-int64(min(since, math.MaxInt64/2)), int64(keepsBack)
+func sharing(since float64, ms, out int64) bool {
+	waited := ms - int64(min(since, math.MaxInt64/2))
 	for ; out < longestBack && waited >= 2*out; out *= 2 {
 		waited -= 2 * out
 	}
@@ -241,11 +242,11 @@ func modelNext(c *fakeredis.Call, line, place string, beside *lineTurns, permits
 	if since > float64(at) {
 		c.Do("ZADD", line, text(at), place)
 	}
-	lets := lettingIn
+	lets := lettingIn(since, at)
 	if permits {
-		lets = sharing
+		lets = sharing(since, at, keepsBack)
 	}
-	if keeps = !lets(since, at); keeps {
+	if keeps = !lets; keeps {
 		c.Do("ZADD", line, strconv.FormatInt(-nextFor-at, 10), "~"+place)
 	}
 	return true, keeps

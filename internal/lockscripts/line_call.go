@@ -230,7 +230,7 @@ func (t teller) callPlaces(c *fakeredis.Call, places []any, rank int64, turns li
 			}
 			lacks := need > max(1, t.available)
 			switch {
-			case lacks && (len(told.passed) > 0 || sharing(t.score(c, place), at/1000)):
+			case lacks && (len(told.passed) > 0 || sharing(t.score(c, place), at/1000, keepsBack)):
 				rank++
 				told.passed = append(told.passed, place)
 				continue

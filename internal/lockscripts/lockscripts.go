@@ -47,6 +47,7 @@ var models = map[string]func(*fakeredis.Call) any{
 	"Faster multi lock, undo":     modelFasterMultiUndo,
 	"Faster multi lock, renew":    modelFasterMultiRenew,
 	"Faster multi lock, force":    modelFasterMultiForce,
+	"Faster multi lock, quit":     modelFasterMultiQuit,
 	"Faster multi lock, info":     modelFasterMultiInfo,
 	"Semaphore, acquire":          modelSemaphoreAcquire,
 	"Semaphore, undo":             modelSemaphoreUndo,

@@ -75,7 +75,7 @@ const Any = "any"
 // All returns the scripts of each kind, by name and operation. It is for tests, and links all kinds.
 func All() map[string]map[string]*script.Script {
 	all := map[string]map[string]*script.Script{Any: {
-		"shape": Shape.Get(), "publish": Publish.Get(), "look": Look.Get(), "apart": apart.Get(), "quit": quit.Get(),
+		"shape": Shape.Get(), "publish": Publish.Get(), "look": Look.Get(), "apart": apart.Get(),
 	}}
 	for _, lazy := range []*Lazy[*Kind]{
 		Reentrant, Fenced, NonReentrant, Spin, Read, Write, Semaphore, Permits, CountDown, Fair, NonReentrantFair, Plain, FasterMulti,

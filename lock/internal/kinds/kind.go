@@ -59,6 +59,7 @@ func (k *Kind) operations() map[string]**script.Script {
 	return map[string]**script.Script{
 		"acquire": &k.Acquire, "release": &k.Release, "undo": &k.Undo, "renew": &k.Renew, "force": &k.Force, "info": &k.Info,
 		"pass": &k.Pass, "downgrade": &k.Downgrade, "handover": &k.HandOver, "single": &k.Single, "keep": &k.Keep,
+		"quit": &k.Quit,
 	}
 }
 

@@ -248,8 +248,8 @@ func breakableTexts() []breakableText {
 	}
 	all := map[string]string{} // the sources of scripts without these texts, by their sources
 	for kind, scripts := range kinds.All() {
-		for operation, s := range scripts {
-			if kind == kinds.Any && operation != "quit" {
+		for _, s := range scripts {
+			if kind == kinds.Any {
 				continue // no set and no walk has them
 			}
 			own := s.Source()

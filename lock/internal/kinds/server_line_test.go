@@ -31,6 +31,7 @@ var lineWalks = []*lineWay{
 	{"semaphore", walkOwnChannel, 1000, (*lineWalk).semaphore},
 	{"permits", walkOwnChannel, 1000, (*lineWalk).permits},
 	{"read-write", walkReadWrite, 2000, (*lineWalk).readWrite},
+	{"fastermulti", walkChannel, 2000, (*lineWalk).group},
 }
 
 // lineWay is a walk of so many steps.
@@ -51,7 +52,6 @@ func (way *lineWay) walker() func(w *twin, random *rand.Rand) bool {
 // scripts are those that a step may run.
 func (way *lineWay) scripts() (list []*script.Script) {
 	all := kinds.All()
-	list = append(list, all[kinds.Any]["quit"])
 	for _, kind := range strings.Split(strings.Replace(way.kind, "read-write", "read write", 1), " ") {
 		list = slices.AppendSeq(list, maps.Values(all[kind]))
 	}
@@ -88,7 +88,11 @@ func (l *lineWalk) step(w *twin, random *rand.Rand, script func(random *rand.Ran
 			s := pubsub.New(p, pubsub.Config{})
 			w.t.Cleanup(func() { _ = s.Close() })
 			for _, c := range []string{":c0", ":c1", ":c3"} {
-				if _, err := s.Subscribe(w.t.Context(), l.channel+c, l.channel+c+":r", l.channel+c+":w"); err != nil {
+				channels := []string{l.channel + c, l.channel + c + ":r", l.channel + c + ":w"}
+				for _, values := range walkValues {
+					channels = append(channels, l.channel+c+":"+values, l.channel+c+":"+values+":0")
+				}
+				if _, err := s.Subscribe(w.t.Context(), channels...); err != nil {
 					w.t.Error(err)
 					return false
 				}
@@ -111,7 +115,11 @@ func (l *lineWalk) step(w *twin, random *rand.Rand, script func(random *rand.Ran
 	case 12: // the servers' clocks were set back
 		same = w.do("ZADD", walkLine, "XX", time.Now().Add(time.Hour).UnixMicro(), as.place)
 	case 0:
-		same = w.scriptOf(kinds.Any, "quit", []string{walkLock, l.channel, walkLine}, "PUBLISH", as.counts, client, as.place, w.kind == "semaphore" || w.kind == "permits")
+		if w.kind == "fastermulti" {
+			as.place = groupPlace(random, client)
+		}
+		kind := strings.Replace(w.kind, "read-write", "write", 1)
+		same = w.scriptOf(kind, "quit", []string{walkLock, l.channel, walkLine}, "PUBLISH", as.counts, client, as.place, w.kind == "semaphore" || w.kind == "permits")
 	case 1:
 		if random.IntN(2) == 0 {
 			same = w.do("DEL", walkLatch+"0", walkLatch+"1", walkLatch+"2")
@@ -198,6 +206,43 @@ func (l *lineWalk) permits(random *rand.Rand, as stander) bool {
 	return w.script("set", append(append([]string{}, keys[:2]...), keys[3:]...), 60_000, "PUBLISH", random.IntN(5), 0, soon(), as.counts, as.client)
 }
 
+// groupPlace returns a place of a client for some values.
+func groupPlace(random *rand.Rand, client string) string {
+	owner := []string{"", "", ":0"}[random.IntN(3)]
+	return fmt.Sprint(client, ":", walkValues[random.IntN(len(walkValues))], owner, ":", random.IntN(2), ":", 100+100*random.IntN(2))
+}
+
+var walkValues = []string{"a", "b", "a b", "b c", "c", "a b c"}
+
+// group is a step of a group of values.
+func (l *lineWalk) group(random *rand.Rand, as stander) bool {
+	w, place := l.twin, ""
+	keys := []string{walkLock, walkChannel, fmt.Sprint(walkLatch, random.IntN(3)), walkLine}
+	values := walkValues[random.IntN(len(walkValues))]
+	if as.place != "" {
+		place = groupPlace(random, as.client)
+		values = strings.Split(place, ":")[1]
+	}
+	owner := fmt.Sprintf("%s:%d ", as.client, random.IntN(2))
+	keeps := "0"
+	if random.IntN(3) == 0 {
+		keeps = strings.Repeat([]string{"1 45000 ", "1 20000 ", "0 0 "}[random.IntN(3)], len(strings.Fields(values)))
+	}
+	switch random.IntN(9) {
+	case 0, 1, 2, 3:
+		args := []any{20_000 + 20_000*random.IntN(3), owner + values, soon(), place, as.stand}
+		if as.stand == "join" {
+			args = args[:4]
+		}
+		return w.script("acquire", append([]string{walkLock}, keys[2:]...), args...)
+	case 4, 5, 6:
+		return w.script("release", keys, keeps, owner+values, "PUBLISH", 30_000, 0, soon(), as.counts, as.client, place, as.way)
+	case 7:
+		return w.script("undo", keys, keeps, owner+values, "PUBLISH", random.IntN(2), soon(), as.counts, as.client)
+	}
+	return w.script("force", []string{walkLock, walkChannel, walkLine}, "PUBLISH", soon(), values, as.counts, as.client)
+}
+
 // waitForMany has clients wait for many permits at the head of the line, one of which does not listen. The first has been there for some time.
 func (l *lineWalk) waitForMany(w *twin, random *rand.Rand) bool {
 	args := []any{"ZADD", walkLine, time.Now().Add(-time.Second * time.Duration(1+2*random.IntN(2))).UnixMilli(), "c0:0"}
@@ -239,7 +284,7 @@ func (l *lineWalk) readWrite(random *rand.Rand, as stander) bool {
 	case 13:
 		return w.scriptOf("write", "downgrade", keys, 60_000, owner, "PUBLISH", 60_000*random.IntN(2), soon(), as.counts, as.client)
 	case 14:
-		return w.scriptOf(kinds.Any, "quit", []string{walkLock, walkReadWrite, walkLine}, "PUBLISH", as.counts, as.client, place, 0)
+		return w.scriptOf("read", "quit", []string{walkLock, walkReadWrite, walkLine}, "PUBLISH", as.counts, as.client, place, 0)
 	}
 	half := []string{"read", "write"}[random.IntN(2)]
 	return w.scriptOf(half, "force", free, "PUBLISH", soon(), half, as.counts, as.client)

@@ -293,7 +293,12 @@ func keyspace(t *testing.T, p *conn.Pool) string {
 			var fields []string
 			pairs, _ := do("HGETALL", name).Pairs()
 			for f, v := range pairs {
-				fields = append(fields, answer(f, nil)+"="+answer(v, nil))
+				field, value := answer(f, nil), answer(v, nil)
+				if strings.HasSuffix(field, ":expire_time") {
+					ends, _ := v.Int()
+					value = lifeText(max(0, ends-time.Now().UnixMilli()))
+				}
+				fields = append(fields, field+"="+value)
 			}
 			slices.Sort(fields)
 			line += fmt.Sprint(fields)

@@ -26,6 +26,7 @@ local nextLook, readLook = 500, 1000 -- ms within which the writer that is next,
 local permitLook = 1000 -- ms within which who waits for permits asks again uncalled, and 100 ms for each place in front
 local keepsOut, letsIn = 3000, 2000 -- ms for which the writer that is next keeps readers out at first, and then lets them in at least
 local keepsBack, longestBack = 2000, 8000 -- ms for which who is next for permits keeps others out, and lets them in, in turn: at first, at most
+local keepsValues = 32 -- the same at first for values of a group
 local lineLife = 25000 -- ms: each process asks more often as long as it waits
 local share = 1 / 64 -- of a lock: so much have all its readers together
 local manyPermits = 5000000000000000 -- a score behind all arrivals
@@ -201,10 +202,10 @@ local function lettingIn(since, now)
     return false
 end
 
--- sharing tells whether who has been next for permits since a time, in ms, lets others have what is free at a time in µs. There may never be as many
--- as it waits for, so others have half of the time.
-local function sharing(since, now)
-    local waited, out = math.floor(now / 1000) - since, keepsBack
+-- sharing tells whether who has been next since a time, in ms, lets others have what is free at a time in µs, in turn with keeping it from
+-- them, at first for so many ms. There may never be as much as it waits for, so others have half of the time.
+local function sharing(since, now, atFirst)
+    local waited, out = math.floor(now / 1000) - since, atFirst or keepsBack
     while out < longestBack and waited >= 2 * out do
         waited, out = waited - 2 * out, 2 * out
     end

@@ -1,0 +1,51 @@
+-- Faster multi lock, next: what stands behind fastermulti_line.lua, at the line that names this file: whom marks keep out.
+
+-- reservedFrom returns the ms for which a value of a set is reserved for others than a place and its owner. Words count only if words is true.
+local function reservedFrom(marks, set, place, owner, words)
+    local left = 0
+    for _, marked in ipairs(marks) do
+        local keeps = not marked.word or words and marked.place ~= place and not delays(owner, marked.place)
+        if keeps and wants(marked.place, set) then
+            left = math.max(left, marked.left)
+        end
+    end
+    return left
+end
+
+-- couldHave tells whether a place could have all its values now.
+local function couldHave(place, marks)
+    local owner, set = ownerOf(place), setOf(valuesOf(place))
+    if reservedFrom(marks, set, place, owner, true) > 0 then
+        return false
+    end
+    for value in pairs(set) do
+        local holder = holderOf(value)
+        if holder and holder ~= owner then
+            return false
+        end
+    end
+    return true
+end
+
+-- keepsOut tells whether who has been next for values since a time, in ms, keeps others out at a time in µs. They may have a value that nobody holds
+-- at first, for as long as it then keeps them out: a place waits for the holder of another value, who may need long.
+local function keepsOut(since, time)
+    return sharing(since, time, keepsValues)
+end
+
+-- isNext tells whether a place that could not have its values is to have a word: it is in front of all who want one of them, has no turn or word, and
+-- keeps others out. since is its score; lacking has the values of the places in front.
+local function isNext(line, place, since, marks, lacking)
+    for _, marked in ipairs(marks) do
+        if marked.place == place then
+            return false
+        end
+    end
+    if not string.find(valuesOf(place), ' ', 1, true) or wants(place, lacking) then
+        return false
+    elseif since > now then -- an arrival
+        redis.call('zadd', line, now, place)
+        return false
+    end
+    return keepsOut(since, 1000 * now)
+end

@@ -1,0 +1,46 @@
+-- Faster multi lock, wait: what stands behind fastermulti_line.lua in the acquire, at the line that names this file.
+
+-- endOwn ends the marks of the client that asks from a place, and its other places if it waits.
+local function endOwn(line, place, stand, marks)
+    for _, marked in ipairs(marks.own) do
+        local whose = string.sub(marked, 2)
+        redis.call('zrem', line, marked, stand ~= '' and whose ~= place and whose or marked)
+    end
+end
+
+-- inFrontOf returns how many places in front of a place want one of its values.
+local function inFrontOf(line, place)
+    local set, ahead = setOf(valuesOf(place)), 0
+    local at = redis.call('zcount', line, '-inf', '(0')
+    for _, other in ipairs(redis.call('zrange', line, at, at + mostPassed)) do
+        if other == place then
+            break
+        elseif wants(other, set) then
+            ahead = ahead + 1
+        end
+    end
+    return ahead
+end
+
+-- waitForValues gives a refused client a place, unless it has one, and returns the ms until it should ask again uncalled. left is how long
+-- others have a value.
+local function waitForValues(line, place, stand, left, marks)
+    local time = serverTime()
+    if not line or stand == '' or type(redis.pcall('zadd', line, 'nx', arrival(place, time), place)) == 'table' then
+        return left -- a server that is out of memory has no place
+    end
+    endOwn(line, place, stand, marks)
+    redis.call('pexpire', line, lineLife)
+    local ahead = inFrontOf(line, place)
+    if ahead > 0 or not string.find(valuesOf(place), ' ', 1, true) then
+        return math.min(left, permitLook) + ahead * callFor
+    end
+    local since = scoreAt(line, redis.call('zrank', line, place))
+    if since > time / 1000 then -- an arrival
+        redis.call('zadd', line, math.floor(time / 1000), place)
+    end
+    if #marks < mostTurns and keepsOut(since, time) then
+        mark(line, '~', place, nextFor, time)
+    end
+    return math.min(left, nextLook)
+end
