@@ -66,7 +66,7 @@ func delays(c *fakeredis.Call, owner, place string) bool {
 }
 
 func (g groupLine) reserved(c *fakeredis.Call) (r reservedValues) {
-	list, _ := c.TryDo("ZRANGE", g.line, "0", strconv.Itoa(2*mostTurns), "WITHSCORES").([]any)
+	list, _ := c.TryDo("ZRANGE", g.line, "0", strconv.Itoa(mostPassed), "WITHSCORES").([]any)
 	own, _ := waiterOf(g.place)
 	for pair := range slices.Chunk(list, 2) {
 		marked := pair[0].(string)
@@ -129,7 +129,7 @@ func (g groupLine) wait(c *fakeredis.Call, left int64, r reservedValues) any {
 	if since > float64(at) {
 		c.Do("ZADD", g.line, text(at), g.place)
 	}
-	if len(r.marks) < mostTurns && sharing(since, at, keepsValues) {
+	if len(r.marks) < mostPassed && sharing(since, at, keepsValues) {
 		c.TryDo("ZADD", g.line, text(-nextFor-at), "~"+g.place)
 	}
 	return min(left, nextLook)
@@ -175,12 +175,12 @@ func (g groupCaller) callFor(c *fakeredis.Call, values []string) {
 	r, open := groupLine{line: g.line}.reserved(c), slices.Clone(values)
 	var lacking []string
 	at := c.Int("ZCOUNT", g.line, "-inf", "(0")
-	places, _ := c.Do("ZRANGE", g.line, text(at), text(at+mostPassed-1), "WITHSCORES").([]any)
+	places, _ := c.Do("ZRANGE", g.line, text(at), text(at+mostSeen-1), "WITHSCORES").([]any)
 	for pair := range slices.Chunk(places, 2) {
 		place := pair[0].(string)
 		since, _ := strconv.ParseFloat(pair[1].(string), 64)
 		wanted := valuesOf(place)
-		if len(open) == 0 || len(r.marks) >= mostTurns {
+		if len(open) == 0 || len(r.marks) >= mostPassed {
 			return
 		}
 		if !haveCommon(wanted, open) {

@@ -43,14 +43,13 @@ local function callForValues(line, channel, publish, counted, values)
     end
     local marks, open, lacking = marksIn(line, ''), setOf(values), {}
     local at = redis.call('zcount', line, '-inf', '(0')
-    local places = redis.call('zrange', line, at, at + mostPassed - 1, 'withscores')
-    for i = 1, #places, 2 do
-        local place, heard = places[i], 1
-        if not next(open) or #marks >= mostTurns then
+    for _, place in ipairs(redis.call('zrange', line, at, at + mostSeen - 1)) do
+        local heard = 1
+        if not next(open) or #marks >= mostPassed then
             return
         elseif wants(place, open) then
             local could = couldHave(place, marks)
-            if could or isNext(line, place, tonumber(places[i + 1]), marks, lacking) then
+            if could or isNext(line, place, marks, lacking) then
                 heard = reserve(line, could and '!' or '~', place, channel, publish, counted, marks)
             end
             for value in string.gmatch(heard == 1 and valuesOf(place) or '', '%S+') do

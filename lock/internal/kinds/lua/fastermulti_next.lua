@@ -34,8 +34,8 @@ local function keepsOut(since, time)
 end
 
 -- isNext tells whether a place that could not have its values is to have a word: it is in front of all who want one of them, has no turn or word, and
--- keeps others out. since is its score; lacking has the values of the places in front.
-local function isNext(line, place, since, marks, lacking)
+-- keeps others out. lacking has the values of the places in front.
+local function isNext(line, place, marks, lacking)
     for _, marked in ipairs(marks) do
         if marked.place == place then
             return false
@@ -43,7 +43,9 @@ local function isNext(line, place, since, marks, lacking)
     end
     if not string.find(valuesOf(place), ' ', 1, true) or wants(place, lacking) then
         return false
-    elseif since > now then -- an arrival
+    end
+    local since = scoreAt(line, redis.call('zrank', line, place))
+    if since > now then -- an arrival
         redis.call('zadd', line, now, place)
         return false
     end

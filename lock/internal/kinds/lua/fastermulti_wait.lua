@@ -39,7 +39,7 @@ local function waitForValues(line, place, stand, left, marks)
     if since > time / 1000 then -- an arrival
         redis.call('zadd', line, math.floor(time / 1000), place)
     end
-    if #marks < mostTurns and keepsOut(since, time) then
+    if #marks < mostPassed and keepsOut(since, time) then
         mark(line, '~', place, nextFor, time)
     end
     return math.min(left, nextLook)
