@@ -351,7 +351,7 @@ func TestServerPair(t *testing.T) {
 			{"Write", c.ReadWrite("pair:write").Write(), 9, nil},
 			{"Fenced", c.Fenced("pair:fenced"), 10, nil},
 			{"Reentrant of an Owner", c.Reentrant("pair:owner"), 9, []lock.Option{owner}},
-			{"FasterMulti", c.FasterMulti("pair:group", "1"), 9, nil},
+			{"FasterMulti", c.FasterMulti("pair:group", "1"), 10, nil},
 			{"Read", c.ReadWrite("pair:read").Read(), 11, nil},
 		} {
 			t.Run(pair.kind, func(t *testing.T) {
