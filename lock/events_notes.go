@@ -97,11 +97,10 @@ func (w *watcher) take(now time.Time) (t taken) {
 	}
 	if w.stale && up && !now.Before(w.nextScan) {
 		w.stale, w.nextScan, t.scan = false, now.Add(watchPause), true
-		if w.began { // before, all is told as it is now
-			t.notes = w.order
+		if !w.began { // all is told as it is now, and earlier news are older than the answers
+			clear(w.notes)
+			w.order = nil
 		}
-		clear(w.notes) // they are older than the answers
-		w.order = nil
 		return t
 	}
 	if !w.began {
@@ -118,6 +117,28 @@ func (w *watcher) take(now time.Time) (t taken) {
 	}
 	w.order = rest
 	return t
+}
+
+// hasNews reports whether a lock has news that no look has taken.
+func (w *watcher) hasNews(name string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.notes[name] != nil
+}
+
+// endsNow reports whether the latest news of a lock, which no look has taken, are the end of holds.
+func (w *watcher) endsNow(name string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := w.notes[name]
+	return n != nil && n.ends()
+}
+
+// upToDate reports whether all locks on the servers are known as of a time: all have been read, and all news until then are told.
+func (w *watcher) upToDate(at time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !w.stale && (len(w.order) == 0 || w.order[0].first.After(at))
 }
 
 // waiting reports whether there are news that have not settled.
@@ -137,6 +158,9 @@ func (n *note) settled(now time.Time) bool {
 	amidRelease := !n.gone.IsZero() && !n.released && !n.written.After(n.gone)
 	return age >= 5*settleFor && !amidRelease
 }
+
+// ends reports whether holds have ended, other than one of several of an owner.
+func (n *note) ends() bool { return !n.gone.IsZero() || n.forced }
 
 // end returns how the holds in before have ended. complete: the server tells all.
 func (n *note) end(before owners, complete bool) EventKind {

@@ -37,6 +37,7 @@ type watcher struct {
 	known   map[string]owners
 	began   bool               // all locks held at the beginning are told
 	behind  bool               // EventMissed was yielded, and no EventWatching since
+	scanned time.Time          // when all locks were read, until the EventWatching; zero behind it
 	sources map[string]*source // by address; "" for a single server
 	checked time.Time          // when the servers were last asked for their settings
 	join    sync.WaitGroup
@@ -133,11 +134,17 @@ func (w *watcher) run(ctx context.Context, yield func(Event, error) bool) error 
 // step yields what has happened. An error is final.
 func (w *watcher) step(ctx context.Context) error {
 	for {
+		if err := w.tellWatching(); err != nil {
+			return err
+		}
 		n := w.take(time.Now())
 		if n.failed != nil {
 			return n.failed
 		}
 		var err error
+		if n.missed > 0 || n.lost != nil {
+			w.scanned = time.Time{}
+		}
 		if n.missed > 0 || n.lost != nil && !w.behind {
 			w.behind = true
 			err = w.tell(Event{What: EventMissed, At: time.Now(), Missed: n.missed, Err: n.lost})
@@ -145,7 +152,7 @@ func (w *watcher) step(ctx context.Context) error {
 		switch {
 		case err != nil:
 		case n.scan:
-			err = w.scan(ctx, n.notes)
+			err = w.scan(ctx)
 		case len(n.notes) > 0:
 			err = w.lookAtChanged(ctx, n.notes)
 		default:
@@ -157,8 +164,9 @@ func (w *watcher) step(ctx context.Context) error {
 	}
 }
 
-// scan compares what the watcher knows with all locks on the servers. notes are the news so far.
-func (w *watcher) scan(ctx context.Context, notes []*note) error {
+// scan compares what the watcher knows with all locks on the servers. Locks with news are left to the news, which tell how a hold has ended,
+// and would tell again what is told here.
+func (w *watcher) scan(ctx context.Context) error {
 	if changed, err := w.follow(ctx, true); changed || err != nil {
 		return err // a source that has begun makes the watcher read all locks
 	}
@@ -170,24 +178,36 @@ func (w *watcher) scan(ctx context.Context, notes []*note) error {
 		found[l.Name], read[l.Name] = l, time.Now()
 	}
 	at := time.Now()
-	news := make(map[string]*note)
-	for _, n := range notes {
-		news[n.name] = n
-	}
 	names := slices.AppendSeq(slices.Collect(maps.Keys(w.known)), maps.Keys(found))
-	names = slices.AppendSeq(names, maps.Keys(news))
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
-		n := news[name]
-		if n == nil {
-			n = &note{name: name, last: at}
+		if w.began && w.hasNews(name) {
+			continue
 		}
-		if err := w.tellChange(n, found[name], read[name]); err != nil {
+		if err := w.tellChange(&note{name: name, last: at}, found[name], read[name]); err != nil {
 			return err
 		}
 	}
-	w.began, w.behind = true, false
-	return w.tell(Event{What: EventWatching, At: at, Err: w.partial()})
+	w.scanned = at
+	if w.began {
+		return nil // the news until now come first
+	}
+	w.began = true
+	return w.tell(w.watching())
+}
+
+// watching returns the EventWatching that is due.
+func (w *watcher) watching() Event {
+	w.behind, w.scanned = false, time.Time{}
+	return Event{What: EventWatching, At: time.Now(), Err: w.partial()}
+}
+
+// tellWatching yields the EventWatching once all news until the reading of all locks are told.
+func (w *watcher) tellWatching() error {
+	if w.scanned.IsZero() || !w.upToDate(w.scanned) {
+		return nil
+	}
+	return w.tell(w.watching())
 }
 
 // lookAtChanged asks for the owners of the locks with news.
@@ -206,6 +226,9 @@ func (w *watcher) lookAtChanged(ctx context.Context, notes []*note) error {
 		found[l.Name] = l
 	}
 	for _, n := range notes {
+		if len(w.known[n.name].owners) > 0 && !n.ends() && w.endsNow(n.name) {
+			continue // the later news tell how
+		}
 		if err := w.tellChange(n, found[n.name], at); err != nil {
 			return err
 		}
