@@ -17,6 +17,7 @@ type note struct {
 	how      EventKind // of gone, if known
 	released bool      // an Unlock, or a message for waiters
 	forced   bool
+	putOff   bool // a look has found ends of holds, of which there were no news
 }
 
 type owners struct {
@@ -119,19 +120,21 @@ func (w *watcher) take(now time.Time) (t taken) {
 	return t
 }
 
-// hasNews reports whether a lock has news that no look has taken.
-func (w *watcher) hasNews(name string) bool {
+// putOff reports whether the end of holds is for a later look to tell: an answer may come before the news of an end, which tell how the holds have
+// ended, and would be taken for the end of others. Without such news the next look tells all the same.
+func (w *watcher) putOff(n *note, before, after owners) bool {
+	complete := w.partial() == nil
+	stays := func(owner string) bool { return slices.Contains(after.owners, owner) }
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.notes[name] != nil
-}
-
-// endsNow reports whether the latest news of a lock, which no look has taken, are the end of holds.
-func (w *watcher) endsNow(name string) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	n := w.notes[name]
-	return n != nil && n.ends()
+	switch later := w.notes[n.name]; {
+	case n.putOff, n.ends(complete), !slices.ContainsFunc(before.owners, func(owner string) bool { return !stays(owner) }):
+		return false
+	case later == nil:
+		n.putOff, n.last = true, time.Now()
+		w.notes[n.name], w.order = n, append(w.order, n)
+	}
+	return true
 }
 
 // upToDate reports whether all locks on the servers are known as of a time: all have been read, and all news until then are told.
@@ -159,8 +162,10 @@ func (n *note) settled(now time.Time) bool {
 	return age >= 5*settleFor && !amidRelease
 }
 
-// ends reports whether holds have ended, other than one of several of an owner.
-func (n *note) ends() bool { return !n.gone.IsZero() || n.forced }
+// ends reports whether the news are the end of a hold, and not of one of several of an owner. complete: the server tells all.
+func (n *note) ends(complete bool) bool {
+	return !n.gone.IsZero() || n.forced || n.released && !complete
+}
 
 // end returns how the holds in before have ended. complete: the server tells all.
 func (n *note) end(before owners, complete bool) EventKind {

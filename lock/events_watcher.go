@@ -164,8 +164,7 @@ func (w *watcher) step(ctx context.Context) error {
 	}
 }
 
-// scan compares what the watcher knows with all locks on the servers. Locks with news are left to the news, which tell how a hold has ended,
-// and would tell again what is told here.
+// scan compares what the watcher knows with all locks on the servers.
 func (w *watcher) scan(ctx context.Context) error {
 	if changed, err := w.follow(ctx, true); changed || err != nil {
 		return err // a source that has begun makes the watcher read all locks
@@ -181,10 +180,7 @@ func (w *watcher) scan(ctx context.Context) error {
 	names := slices.AppendSeq(slices.Collect(maps.Keys(w.known)), maps.Keys(found))
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
-		if w.began && w.hasNews(name) {
-			continue
-		}
-		if err := w.tellChange(&note{name: name, last: at}, found[name], read[name]); err != nil {
+		if err := w.tellChange(&note{name: name, first: at, last: at}, found[name], read[name]); err != nil {
 			return err
 		}
 	}
@@ -226,9 +222,6 @@ func (w *watcher) lookAtChanged(ctx context.Context, notes []*note) error {
 		found[l.Name] = l
 	}
 	for _, n := range notes {
-		if len(w.known[n.name].owners) > 0 && !n.ends() && w.endsNow(n.name) {
-			continue // the later news tell how
-		}
 		if err := w.tellChange(n, found[n.name], at); err != nil {
 			return err
 		}
@@ -239,7 +232,9 @@ func (w *watcher) lookAtChanged(ctx context.Context, notes []*note) error {
 // tellChange yields the events of a lock, whose state is l, the zero Listed if it is free, by an answer that came at a time.
 func (w *watcher) tellChange(n *note, l Listed, at time.Time) error {
 	before, after := w.known[n.name], ownersOf(l)
-	after.at = at
+	if after.at = at; w.began && w.putOff(n, before, after) {
+		return nil
+	}
 	if w.known[n.name] = after; len(after.owners) == 0 && after.former == "" {
 		delete(w.known, n.name)
 	}
