@@ -128,7 +128,7 @@ func (w *watcher) putOff(n *note, before, after owners) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch later := w.notes[n.name]; {
-	case n.putOff, n.ends(complete), !slices.ContainsFunc(before.owners, func(owner string) bool { return !stays(owner) }):
+	case n.putOff, n.ends(complete && len(after.owners) == 0), !slices.ContainsFunc(before.owners, func(owner string) bool { return !stays(owner) }):
 		return false
 	case later == nil:
 		n.putOff, n.last = true, time.Now()
@@ -162,9 +162,9 @@ func (n *note) settled(now time.Time) bool {
 	return age >= 5*settleFor && !amidRelease
 }
 
-// ends reports whether the news are the end of a hold, and not of one of several of an owner. complete: the server tells all.
-func (n *note) ends(complete bool) bool {
-	return !n.gone.IsZero() || n.forced || n.released && !complete
+// ends reports whether the news are the end of a hold. keyGoes: without news that the key went, a release was of one of several holds of an owner.
+func (n *note) ends(keyGoes bool) bool {
+	return !n.gone.IsZero() || n.forced || n.released && !keyGoes
 }
 
 // end returns how the holds in before have ended. complete: the server tells all.
