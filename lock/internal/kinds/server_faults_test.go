@@ -242,7 +242,10 @@ type breakableText struct {
 
 // breakableTexts are the scripts, and those of the common texts that are broken in all scripts at once.
 func breakableTexts() []breakableText {
-	texts := []struct{ file, text string }{{"all_tell.lua", kinds.Texts["all_tell.lua"]}, {"all_line.lua", kinds.LineScript}} // names the other
+	var texts []struct{ file, text string }
+	for _, file := range []string{"fastermulti_call.lua", "fastermulti_next.lua", "fastermulti_line.lua", "all_tell.lua", "all_line.lua"} { // names the last
+		texts = append(texts, struct{ file, text string }{file, kinds.Texts[file]})
+	}
 	put := func(source, file, text string) string {
 		return strings.Replace(source, "-- "+file+"\n", "-- "+file+"\n"+text, 1)
 	}

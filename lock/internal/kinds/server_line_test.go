@@ -136,7 +136,11 @@ func (l *lineWalk) step(w *twin, random *rand.Rand, script func(random *rand.Ran
 	if random.IntN(6) == 0 {
 		turns = []time.Duration{-9 * time.Second, time.Minute}[random.IntN(2)]
 	}
-	return same && l.lastingVisit(w) && l.lastingTurns(w, turns) && l.farVisit(w, random.IntN(4) == 0) && l.sinceNext(w, []time.Duration{time.Second, 2500 * time.Millisecond, 4500 * time.Millisecond, 9 * time.Second}[random.IntN(4)])
+	waited := []time.Duration{time.Second, 2500 * time.Millisecond, 4500 * time.Millisecond, 9 * time.Second}
+	if w.kind == "fastermulti" { // who is next for values keeps others out in the second and in the third
+		waited = []time.Duration{time.Second, 1500 * time.Millisecond, 3500 * time.Millisecond, 9 * time.Second}
+	}
+	return same && l.lastingVisit(w) && l.lastingTurns(w, turns) && l.farVisit(w, random.IntN(4) == 0) && l.sinceNext(w, waited[random.IntN(4)])
 }
 
 // exclusive is a step of a lock with one holder.
