@@ -18,7 +18,7 @@ var fasterMultiKind = &kinds.Lazy[*kind]{Make: func() *kind {
 	}
 }}
 
-// maxValues limits the values of a lock, because the server is blocked while it looks at them.
+// maxValues limits the values of a lock, because the server is blocked while it looks at them, and at those of all who wait.
 const maxValues = 1000
 
 // FasterMulti is Redisson's lock of getMultiLock with a group and values: a lock of several values of a group, all or none,
@@ -33,8 +33,8 @@ const maxValues = 1000
 // two Owners can wait for each other until the context of one ends.
 //
 // Processes that want a value in common have it in the order of their coming; a release wakes those that find all their values
-// free. The first that waits for several values, and lacks one, leaves the others to who comes for 32 ms, then keeps them for itself for
-// 32 ms, and so on with twice as long each time, up to 8 s; TryLock takes them at any time. While a client of Redisson waits, there is
+// free. The first that waits for several values, and lacks one, leaves the others to who comes for some 32 ms, then keeps them for itself
+// for some 32 ms, and so on with twice as long each time, up to 8 s; TryLock takes them at any time. While a client of Redisson waits, there is
 // no order: a release wakes one waiter of each process, and the fastest has the lock.
 //
 // [Client.List], [Client.Inspect] and [Client.Watch] know a group by its name, with the owners of all its values, each once.

@@ -66,7 +66,7 @@ func delays(c *fakeredis.Call, owner, place string) bool {
 }
 
 func (g groupLine) reserved(c *fakeredis.Call) (r reservedValues) {
-	list, _ := c.TryDo("ZRANGE", g.line, "0", strconv.Itoa(mostPassed), "WITHSCORES").([]any)
+	list, _ := c.TryDo("ZRANGE", g.line, "0", strconv.Itoa(2*mostTogether), "WITHSCORES").([]any)
 	own, _ := waiterOf(g.place)
 	for pair := range slices.Chunk(list, 2) {
 		marked := pair[0].(string)
@@ -97,11 +97,29 @@ func (g groupLine) endOwn(c *fakeredis.Call, r reservedValues) {
 	}
 }
 
+// keepsFor is the function of the scripts.
+func keepsFor(since float64, ms int64) int64 {
+	waited, out := ms-int64(since), int64(keepsValues)
+	for ; out < longestBack && waited >= 2*out; out *= 2 {
+		waited -= 2 * out
+	}
+	return max(1, out-waited%out)
+}
+
+func (r reservedValues) words() (n int) {
+	for _, m := range r.marks {
+		if m.word {
+			n++
+		}
+	}
+	return n
+}
+
 // inFront returns how many places in front want a value of the place.
 func (g groupLine) inFront(c *fakeredis.Call) (ahead int64) {
 	list, _ := c.Do("ZRANGE", g.line, "0", "-1").([]any)
 	list = slices.DeleteFunc(list, func(v any) bool { return strings.ContainsAny(v.(string)[:1], "!~") })
-	for _, other := range list[:min(len(list), mostPassed+1)] {
+	for _, other := range list[:min(len(list), mostSeen+1)] {
 		if other == g.place {
 			break
 		}
@@ -114,11 +132,14 @@ func (g groupLine) inFront(c *fakeredis.Call) (ahead int64) {
 
 // wait is waitForValues.
 func (g groupLine) wait(c *fakeredis.Call, left int64, r reservedValues) any {
-	if g.line == "" || g.stand == "" {
+	if g.stand == "" {
 		return left
 	}
+	if g.line == "" {
+		return min(left, permitLook)
+	}
 	if _, placed := c.TryDo("ZADD", g.line, "NX", arrival(g.place, micros(c)), g.place).(int64); !placed {
-		return left
+		return min(left, permitLook)
 	}
 	g.endOwn(c, r)
 	c.Do("PEXPIRE", g.line, lineLife)
@@ -127,10 +148,16 @@ func (g groupLine) wait(c *fakeredis.Call, left int64, r reservedValues) any {
 	}
 	since, at := scoreAt(c, g.line, c.Int("ZRANK", g.line, g.place)), now(c)
 	if since > float64(at) {
+		since = float64(at)
 		c.Do("ZADD", g.line, text(at), g.place)
 	}
-	if len(r.marks) < mostPassed && sharing(since, at, keepsValues) {
-		c.TryDo("ZADD", g.line, text(-nextFor-at), "~"+g.place)
+	rest, keeps := keepsFor(since, at), sharing(since, at, keepsValues)
+	if keeps && r.words() < mostTogether {
+		_, turn := waiterOf(g.place)
+		c.TryDo("ZADD", g.line, text(-min(nextFor, rest+turn)-at), "~"+g.place)
+	}
+	if keeps {
+		return min(left, nextLook, rest)
 	}
 	return min(left, nextLook)
 }
@@ -169,9 +196,14 @@ func (g groupCaller) callFor(c *fakeredis.Call, values []string) {
 		c.TryDo(g.publish, g.channel, "0")
 		return
 	}
+	if _, ok := c.TryDo("ZCOUNT", g.line, "-inf", "(0").(int64); !ok {
+		c.TryDo(g.publish, g.channel, "0")
+		return
+	}
 	if g.tellVisitors(c) {
 		return
 	}
+	teller{line: g.line}.sinceNow(c, micros(c))
 	r, open := groupLine{line: g.line}.reserved(c), slices.Clone(values)
 	var lacking []string
 	at := c.Int("ZCOUNT", g.line, "-inf", "(0")
@@ -180,10 +212,11 @@ func (g groupCaller) callFor(c *fakeredis.Call, values []string) {
 		place := pair[0].(string)
 		since, _ := strconv.ParseFloat(pair[1].(string), 64)
 		wanted := valuesOf(place)
-		if len(open) == 0 || len(r.marks) >= mostPassed {
+		if len(open) == 0 || len(r.marks)-r.words() >= mostTogether {
 			return
 		}
 		if !haveCommon(wanted, open) {
+			lacking = append(lacking, wanted...)
 			continue
 		}
 		sign := ""
@@ -191,7 +224,7 @@ func (g groupCaller) callFor(c *fakeredis.Call, values []string) {
 		switch {
 		case g.fits(c, place, r):
 			sign = "!"
-		case len(wanted) == 1 || marked || haveCommon(wanted, lacking):
+		case len(wanted) == 1 || marked || haveCommon(wanted, lacking) || r.words() >= mostTogether:
 		case since > float64(now(c)):
 			c.Do("ZADD", g.line, text(now(c)), place)
 		case sharing(since, now(c), keepsValues):
@@ -214,9 +247,8 @@ func (g groupCaller) callFor(c *fakeredis.Call, values []string) {
 		}
 		if sign == "!" {
 			open = slices.DeleteFunc(open, func(v string) bool { return slices.Contains(wanted, v) })
-		} else {
-			lacking = append(lacking, wanted...)
 		}
+		lacking = append(lacking, wanted...)
 	}
 }
 

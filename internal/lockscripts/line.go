@@ -33,6 +33,7 @@ const (
 	lineLife     = "25000"
 	manyPermits  = 5_000_000_000_000_000
 	mostPassed   = 100
+	mostTogether = 100
 	mostSeen     = 1000
 )
 

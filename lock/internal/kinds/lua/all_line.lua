@@ -27,11 +27,12 @@ local permitLook = 1000 -- ms within which who waits for permits asks again unca
 local keepsOut, letsIn = 3000, 2000 -- ms for which the writer that is next keeps readers out at first, and then lets them in at least
 local keepsBack, longestBack = 2000, 8000 -- ms for which who is next for permits keeps others out, and lets them in, in turn: at first, at most
 local keepsValues = 32 -- the same at first for values of a group
-local mostSeen = 1000 -- places for values of a group that a release looks at
 local lineLife = 25000 -- ms: each process asks more often as long as it waits
 local share = 1 / 64 -- of a lock: so much have all its readers together
 local manyPermits = 5000000000000000 -- a score behind all arrivals
 local mostPassed = 100 -- places that a release passes over at most
+local mostTogether = 100 -- turns and words, each, in a group of values: they are of different values
+local mostSeen = 1000 -- places of a group that a release looks at
 local inFront = 1000000000000 -- µs by which the place of a writer that goes first is older
 local someone, nobody, visitorsToo = 1, 2, 4 -- who waits, as a release tells its client; 3 if nobody listens either
 

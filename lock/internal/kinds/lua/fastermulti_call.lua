@@ -30,38 +30,41 @@ local function reserve(line, sign, place, channel, publish, counted, marks)
     mark(line, sign, place, turn or callFor, 1000 * now)
     redis.call('pexpire', line, lineLife)
     table.insert(marks, {place = place, left = tonumber(turn or callFor), word = sign == '~'})
+    marks.words = marks.words + (sign == '~' and 1 or 0)
     return 1
 end
 
 -- callForValues tells of values that may be free. In a line each place has a turn that wants one of them, and could have all that it wants;
 -- the first that lacks one has a word until it asks. Without a line all are told.
 local function callForValues(line, channel, publish, counted, values)
-    if not line or redis.call('exists', line) == 0 then
+    if not line or redis.call('exists', line) == 0 or type(redis.pcall('zcount', line, '-inf', '(0')) == 'table' then -- no line, or the user has no right to it
         return redis.pcall(publish, channel, '0')
     elseif tellVisitors(line, channel, publish, counted) then
         return
     end
-    local marks, open, lacking = marksIn(line, ''), setOf(values), {}
+    sinceNow(line, 1000 * now)
+    local marks, open, before, seen = marksIn(line, ''), setOf(values), {}, 1
     local at = redis.call('zcount', line, '-inf', '(0')
-    for _, place in ipairs(redis.call('zrange', line, at, at + mostSeen - 1)) do
-        local heard = 1
-        if not next(open) or #marks >= mostPassed then
+    local places = redis.call('zrange', line, at, at + mostSeen - 1)
+    for i, place in ipairs(places) do
+        if not next(open) or #marks - marks.words >= mostTogether then
             return
         elseif wants(place, open) then
-            local could = couldHave(place, marks)
-            if could or isNext(line, place, marks, lacking) then
+            local could, heard = couldHave(place, marks), 1
+            while not could and seen < i do
+                before, seen = setOf(valuesOf(places[seen]), before), seen + 1
+            end
+            if could or isNext(line, place, marks, before) then
                 heard = reserve(line, could and '!' or '~', place, channel, publish, counted, marks)
             end
-            for value in string.gmatch(heard == 1 and valuesOf(place) or '', '%S+') do
-                if could then
-                    open[value] = nil
-                else
-                    lacking[value] = true
-                end
+            if not heard then
+                return
+            elseif heard == 0 then
+                places[i] = '' -- it stands in front of nobody
             end
-        end
-        if not heard then
-            return
+            for value in string.gmatch(could and valuesOf(places[i]) or '', '%S+') do
+                open[value] = nil
+            end
         end
     end
 end

@@ -9,9 +9,9 @@ local function valuesOf(place)
     return string.match(place, '^[^:]*:([^:]*)') or ''
 end
 
--- setOf returns a set of values.
-local function setOf(values)
-    local set = {}
+-- setOf returns a set of values, with those of another set if there is one.
+local function setOf(values, set)
+    set = set or {}
     for value in string.gmatch(values, '%S+') do
         set[value] = true
     end
@@ -54,20 +54,20 @@ end
 -- marksIn returns the turns and words of others than the waiter of a place, as a list of their places, the ms left, and whether it is a word. own has
 -- the marks of this waiter, and came tells whether one of them is a turn. Turns and words that are over end.
 local function marksIn(line, place)
-    local list, marks = redis.pcall('zrange', line, 0, mostPassed, 'withscores'), {own = {}, came = false}
-    local own = waiterOf(place) .. ':'
+    local list, marks = redis.pcall('zrange', line, 0, 2 * mostTogether, 'withscores'), {own = {}, came = false, words = 0}
     for i = 1, #list, 2 do
-        local marked, left = list[i], -tonumber(list[i + 1]) - now
-        local word = string.byte(marked) == 126 -- "~"
-        if left <= -now then
-            break -- a place
-        elseif string.sub(marked, 2, 1 + #own) == own and waiterOf(string.sub(marked, 2)) .. ':' == own then
-            table.insert(marks.own, marked)
+        local score, whose, word = tonumber(list[i + 1]), string.sub(list[i], 2), string.sub(list[i], 1, 1) == '~'
+        local left = -score - now
+        if score >= 0 then
+            break
+        elseif waiterOf(whose) == waiterOf(place) then
+            table.insert(marks.own, list[i])
             marks.came = marks.came or not word and left > 0
         elseif left <= 0 or left > turnLimit then
-            redis.call('zrem', line, marked, string.sub(marked, 2))
+            redis.call('zrem', line, list[i], whose)
         else
-            marks[#marks + 1] = {place = string.sub(marked, 2), left = left, word = word}
+            table.insert(marks, {place = whose, left = left, word = word})
+            marks.words = marks.words + (word and 1 or 0)
         end
     end
     return marks

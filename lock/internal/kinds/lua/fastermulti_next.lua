@@ -33,15 +33,24 @@ local function keepsOut(since, time)
     return sharing(since, time, keepsValues)
 end
 
+-- keepsFor returns for how many ms more who has been next for values since a time keeps others out, or lets them in.
+local function keepsFor(since, time)
+    local waited, out = math.floor(time / 1000) - since, keepsValues
+    while out < longestBack and waited >= 2 * out do
+        waited, out = waited - 2 * out, 2 * out
+    end
+    return math.max(1, out - waited % out)
+end
+
 -- isNext tells whether a place that could not have its values is to have a word: it is in front of all who want one of them, has no turn or word, and
--- keeps others out. lacking has the values of the places in front.
-local function isNext(line, place, marks, lacking)
+-- keeps others out. before has the values of all places in front.
+local function isNext(line, place, marks, before)
     for _, marked in ipairs(marks) do
         if marked.place == place then
             return false
         end
     end
-    if not string.find(valuesOf(place), ' ', 1, true) or wants(place, lacking) then
+    if not string.find(valuesOf(place), ' ', 1, true) or wants(place, before) or marks.words >= mostTogether then
         return false
     end
     local since = scoreAt(line, redis.call('zrank', line, place))

@@ -12,7 +12,7 @@ end
 local function inFrontOf(line, place)
     local set, ahead = setOf(valuesOf(place)), 0
     local at = redis.call('zcount', line, '-inf', '(0')
-    for _, other in ipairs(redis.call('zrange', line, at, at + mostPassed)) do
+    for _, other in ipairs(redis.call('zrange', line, at, at + mostSeen)) do
         if other == place then
             break
         elseif wants(other, set) then
@@ -26,8 +26,10 @@ end
 -- others have a value.
 local function waitForValues(line, place, stand, left, marks)
     local time = serverTime()
-    if not line or stand == '' or type(redis.pcall('zadd', line, 'nx', arrival(place, time), place)) == 'table' then
-        return left -- a server that is out of memory has no place
+    if stand == '' then
+        return left
+    elseif not line or type(redis.pcall('zadd', line, 'nx', arrival(place, time), place)) == 'table' then
+        return math.min(left, permitLook) -- a server that is out of memory has no place, and a release calls the others
     end
     endOwn(line, place, stand, marks)
     redis.call('pexpire', line, lineLife)
@@ -39,8 +41,10 @@ local function waitForValues(line, place, stand, left, marks)
     if since > time / 1000 then -- an arrival
         redis.call('zadd', line, math.floor(time / 1000), place)
     end
-    if #marks < mostPassed and keepsOut(since, time) then
-        mark(line, '~', place, nextFor, time)
+    local rest, keeps = keepsFor(since, time), keepsOut(since, time)
+    if keeps and marks.words < mostTogether then
+        local _, turn = waiterOf(place)
+        mark(line, '~', place, math.min(nextFor, rest + tonumber(turn or callFor)), time)
     end
-    return math.min(left, nextLook)
+    return math.min(left, nextLook, keeps and rest or nextLook)
 end
