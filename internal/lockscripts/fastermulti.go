@@ -131,11 +131,8 @@ func giveValues(c *fakeredis.Call, publish, line, counted string) (held, freed, 
 		}
 		c.Do("HDEL", group, hold+":expire_time", hold+":lock_count")
 	}
-	switch {
-	case freed:
+	if freed || shorter {
 		groupCaller{group, line, c.Keys[1], publish, counted}.callFor(c, values)
-	case shorter:
-		c.TryDo(publish, c.Keys[1], "0")
 	}
 	return held, freed, kept
 }

@@ -242,7 +242,6 @@ func (g groupCaller) callFor(c *fakeredis.Call, values []string) {
 			}
 			c.Do("ZREM", g.line, "~"+place)
 			c.TryDo("ZADD", g.line, text(-turn-now(c)), sign+place)
-			c.Do("PEXPIRE", g.line, lineLife)
 			r.marks = append(r.marks, mark{place, sign == "~", turn})
 		}
 		if sign == "!" {

@@ -28,7 +28,6 @@ local function reserve(line, sign, place, channel, publish, counted, marks)
     end
     redis.call('zrem', line, '~' .. place)
     mark(line, sign, place, turn or callFor, 1000 * now)
-    redis.call('pexpire', line, lineLife)
     table.insert(marks, {place = place, left = tonumber(turn or callFor), word = sign == '~'})
     marks.words = marks.words + (sign == '~' and 1 or 0)
     return 1

@@ -35,9 +35,7 @@ end
 -- fastermulti_next.lua
 -- fastermulti_call.lua
 giveWay(line, ARGV[9], ARGV[10])
-if freed then
+if freed or shorter then
     callForValues(line, channel, publish, ARGV[7], values)
-elseif shorter then
-    redis.pcall(publish, channel, '0')
 end
 return result

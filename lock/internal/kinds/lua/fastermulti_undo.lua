@@ -19,9 +19,7 @@ local publish, last = ARGV[3], tonumber(ARGV[5])
 -- fastermulti_next.lua
 -- fastermulti_call.lua
 local _, freed, shorter = giveBack(ARGV[1])
-if freed then
+if freed or shorter then
     callForValues(line, channel, publish, ARGV[#ARGV - 1], values)
-elseif shorter then
-    redis.pcall(publish, channel, '0')
 end
 return freed and 1 or 0

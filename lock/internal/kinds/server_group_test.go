@@ -1,0 +1,68 @@
+package kinds_test
+
+import (
+	"testing"
+
+	"github.com/lockwire/lockwire/internal/redistest"
+	"github.com/lockwire/lockwire/lock/internal/kinds"
+	"github.com/lockwire/lockwire/pubsub"
+)
+
+// Who is next for values of a group looks again at the end of the time for which it keeps others out: 1.5 s after it was first next, 484 ms later. A
+// client that knows nothing of the line is told of a release.
+func TestServerWordOfAGroup(t *testing.T) {
+	const place = "00000000-0000-0000-0000-000000000001:a b:1:100"
+	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
+		s.Do("FLUSHALL")
+		pool := redistest.Open(t, s.Config())
+		group := kinds.FasterMulti.Get()
+		ms := func() int64 {
+			v, err := pool.Do(t.Context(), "TIME")
+			seconds, bad := v.At(0).Int()
+			micros, worse := v.At(1).Int()
+			if err != nil || bad != nil || worse != nil {
+				t.Fatal(err, bad, worse)
+			}
+			return seconds*1000 + micros/1000
+		}
+		acquire := func(owner, values string, place ...any) int64 {
+			args := append([]any{60_000, owner + " " + values, soon()}, place...)
+			v, err := group.Acquire.Run(t.Context(), pool, []string{walkLock, walkLatch + "0", walkLine}, args...)
+			if n, _ := v.Int(); err == nil {
+				return n
+			}
+			t.Fatal(err)
+			return 0
+		}
+		if acquire("client:1", "a") != 0 {
+			t.Fatal("a free value is refused")
+		}
+		since := ms() - 1500
+		s.Do("ZADD", walkLine, since, place)
+		s.Do("PEXPIRE", walkLine, 25_000)
+		again := acquire("client:2", "a b", place)
+		if late := ms() - since - 1500; late < 400 && (again > 484 || again < 484-late) { // otherwise it may let others in by now
+			t.Errorf("it is to look again after %d ms, want 484 less %d at most", again, late)
+		}
+
+		visitor := pubsub.New(pool, pubsub.Config{})
+		defer visitor.Close()
+		told, err := visitor.Subscribe(t.Context(), walkChannel)
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys := []string{walkLock, walkChannel, walkLatch + "1", walkLine}
+		if _, err := group.Release.Run(t.Context(), pool, keys, 0, "client:1 a", "PUBLISH", 20_000, 0, 0, 1, "client", "", ""); err != nil {
+			t.Fatal(err)
+		}
+		s.Do("PUBLISH", walkChannel, "the last")
+		for e := range told.Events() {
+			if e.Kind == pubsub.Message {
+				if e.Payload != "0" {
+					t.Errorf("the visitor is told %q, want 0", e.Payload)
+				}
+				return
+			}
+		}
+	})
+}
