@@ -33,9 +33,10 @@ const maxValues = 1000
 // two Owners can wait for each other until the context of one ends.
 //
 // Processes that want a value in common have it in the order of their coming; a release wakes those that find all their values
-// free. The first that waits for several values, and lacks one, leaves the others to who comes for some 32 ms, then keeps them for itself
-// for some 32 ms, and so on with twice as long each time, up to 8 s; TryLock takes them at any time. While a client of Redisson waits, there is
-// no order: a release wakes one waiter of each process, and the fastest has the lock.
+// free. The first that waits for several values, and lacks one, leaves the others to who comes for some 32 ms, then keeps them for
+// itself for some 32 ms, and so on with twice as long each time, up to 8 s. TryLock takes them at any time. Who waits behind it for
+// several values may have to wait for both times. While a client of Redisson waits, there is no order: a release wakes one waiter of
+// each process, and the fastest has the lock.
 //
 // [Client.List], [Client.Inspect] and [Client.Watch] know a group by its name, with the owners of all its values, each once.
 // Watch tells the end of the lease of one owner among several with the next change, as a release. [Client.ForceUnlockOwner]

@@ -1,6 +1,7 @@
 package lock_test
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"testing"
@@ -105,6 +106,29 @@ func TestManyValuesAtOnce(t *testing.T) {
 			}
 			mustUnlock(t, <-waiter)
 		}
+	})
+}
+
+// Behind many that want a free value and another one, which is held for long, one that wants the free value alone has it when the first lets others in.
+func TestBehindManyForTwoValues(t *testing.T) {
+	inGroup(t, func(t *testing.T, w *world) {
+		others := numbered(100)
+		ctx, cancel := context.WithCancel(t.Context())
+		long, a := mustHaveValues(t, w.client(lock.Config{}), others...), mustHaveValues(t, w.client(lock.Config{}), "a")
+		c := w.client(lock.Config{})
+		var waiters []<-chan *lock.Lease
+		for _, v := range others {
+			waiters = append(waiters, toValues("a", v).waits(t, ctx, c))
+		}
+		waiter := toValues("a").waits(t, t.Context(), w.client(lock.Config{}))
+		w.sleep(25 * time.Second) // the first keeps others out for 8 s from now on
+		mustUnlock(t, a)
+		w.mustHaveWithin(t, waiter, 10*time.Second)
+		cancel()
+		for _, waiter := range waiters {
+			<-waiter
+		}
+		mustUnlock(t, long)
 	})
 }
 

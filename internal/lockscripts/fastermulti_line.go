@@ -144,7 +144,7 @@ func (g groupLine) wait(c *fakeredis.Call, left int64, r reservedValues) any {
 	g.endOwn(c, r)
 	c.Do("PEXPIRE", g.line, lineLife)
 	if ahead := g.inFront(c); ahead > 0 || len(valuesOf(g.place)) == 1 {
-		return min(left, permitLook) + ahead*callFor
+		return min(left, permitLook) + min(ahead, mostAhead)*callFor
 	}
 	since, at := scoreAt(c, g.line, c.Int("ZRANK", g.line, g.place)), now(c)
 	if since > float64(at) {

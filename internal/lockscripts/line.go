@@ -34,6 +34,7 @@ const (
 	manyPermits  = 5_000_000_000_000_000
 	mostPassed   = 100
 	mostTogether = 100
+	mostAhead    = 10
 	mostSeen     = 1000
 )
 

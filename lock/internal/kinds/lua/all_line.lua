@@ -32,6 +32,7 @@ local share = 1 / 64 -- of a lock: so much have all its readers together
 local manyPermits = 5000000000000000 -- a score behind all arrivals
 local mostPassed = 100 -- places that a release passes over at most
 local mostTogether = 100 -- turns and words, each, in a group of values: they are of different values
+local mostAhead = 10 -- places for a common value that put off the next look: nobody tells when who is next begins to let others in
 local mostSeen = 1000 -- places of a group that a release looks at
 local inFront = 1000000000000 -- µs by which the place of a writer that goes first is older
 local someone, nobody, visitorsToo = 1, 2, 4 -- who waits, as a release tells its client; 3 if nobody listens either

@@ -35,7 +35,7 @@ local function waitForValues(line, place, stand, left, marks)
     redis.call('pexpire', line, lineLife)
     local ahead = inFrontOf(line, place)
     if ahead > 0 or not string.find(valuesOf(place), ' ', 1, true) then
-        return math.min(left, permitLook) + ahead * callFor
+        return math.min(left, permitLook) + math.min(ahead, mostAhead) * callFor
     end
     local since = scoreAt(line, redis.call('zrank', line, place))
     if since > time / 1000 then -- an arrival
