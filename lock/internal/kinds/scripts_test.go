@@ -81,7 +81,7 @@ func withTexts(file string) string {
 	})
 }
 
-// A common text stands in several scripts, and no script has a text of its own.
+// A common text stands in several scripts, and no script has a text of its own, but for one that would have more than 80 lines.
 func TestScriptTexts(t *testing.T) {
 	uses := map[string]int{}
 	seen := map[string]bool{}
@@ -99,7 +99,7 @@ func TestScriptTexts(t *testing.T) {
 		}
 	}
 	for file := range kinds.Texts {
-		if uses[file] < 2 {
+		if uses[file] < 2 && file != "fastermulti_wait.lua" {
 			t.Errorf("%s stands in %d scripts, want several", file, uses[file])
 		}
 	}
