@@ -193,23 +193,7 @@ func TestCalledWaiterLeavesAGroup(t *testing.T) {
 				gone := toValues("a", "b").waits(t, ctx, w.client(lock.Config{}))
 				w.sleep(time.Millisecond)
 				got := toValues("b").waits(t, t.Context(), stayer)
-				w.srv.Latency(5 * time.Millisecond)
-				released := make(chan error)
-				go func() { released <- lease.Unlock(context.Background()) }()
-				w.sleep(after) // the release is on its way, then the call, then the acquire
-				cancel()
-				if err := <-released; err != nil {
-					t.Errorf("Unlock() = %v", err)
-				}
-				if l := <-gone; l != nil {
-					mustUnlock(t, l)
-				}
-				begin := time.Now()
-				mustUnlock(t, <-got)
-				if took := time.Since(begin); took > 60*time.Millisecond {
-					t.Errorf("the next has its value after %v", took)
-				}
-				w.srv.Latency(0)
+				w.leavesWhenCalled(t, lease, after, cancel, gone, got)
 			})
 		})
 	}

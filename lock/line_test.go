@@ -244,23 +244,7 @@ func TestCalledWaiterLeaves(t *testing.T) {
 				gone := asyncLock(t, ctx, leaver)
 				w.sleep(time.Millisecond)
 				got := asyncLock(t, t.Context(), stayer)
-				w.srv.Latency(5 * time.Millisecond)
-				released := make(chan error)
-				go func() { released <- lease.Unlock(context.Background()) }()
-				w.sleep(after) // the release is on its way, then the call, then the acquire
-				cancel()
-				if err := <-released; err != nil {
-					t.Errorf("Unlock() = %v", err)
-				}
-				if l := <-gone; l != nil {
-					mustUnlock(t, l)
-				}
-				begin := time.Now()
-				mustUnlock(t, <-got)
-				if took := time.Since(begin); took > 60*time.Millisecond {
-					t.Errorf("the next has the lock after %v", took)
-				}
-				w.srv.Latency(0)
+				w.leavesWhenCalled(t, lease, after, cancel, gone, got)
 				w.sleep(latchLife)
 				if w.srv.Do("EXISTS", jobLine) != int64(0) {
 					t.Error("the line is left")
@@ -269,6 +253,27 @@ func TestCalledWaiterLeaves(t *testing.T) {
 			})
 		})
 	}
+}
+
+// leavesWhenCalled releases lease, and cancels the wait for gone so long after: the next waiter is called in its place.
+func (w *world) leavesWhenCalled(t *testing.T, lease *lock.Lease, after time.Duration, cancel func(), gone, got <-chan *lock.Lease) {
+	w.srv.Latency(5 * time.Millisecond)
+	released := make(chan error)
+	go func() { released <- lease.Unlock(context.Background()) }()
+	w.sleep(after) // the release is on its way, then the call, then the acquire
+	cancel()
+	if err := <-released; err != nil {
+		t.Errorf("Unlock() = %v", err)
+	}
+	if l := <-gone; l != nil {
+		mustUnlock(t, l)
+	}
+	begin := time.Now()
+	mustUnlock(t, <-got)
+	if took := time.Since(begin); took > 60*time.Millisecond {
+		t.Errorf("the next has the lock after %v", took)
+	}
+	w.srv.Latency(0)
 }
 
 // TryLock does not take a lock for which another process was called. Its own process may.
