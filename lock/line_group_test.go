@@ -3,7 +3,6 @@ package lock_test
 import (
 	"context"
 	"errors"
-	"sync"
 	"testing"
 	"time"
 
@@ -67,23 +66,10 @@ func TestLineOfAGroupCallsAllWhoFit(t *testing.T) {
 // Processes that take one value each, so that two are never free at once, do not keep off one that waits for both.
 func TestNobodyStarvesForTwoValues(t *testing.T) {
 	inGroup(t, func(t *testing.T, w *world) {
-		stop := make(chan struct{})
-		var others sync.WaitGroup
-		for i, value := range []string{"a", "b", "a", "b"} {
-			c := w.client(lock.Config{})
-			others.Go(func() {
-				w.sleep(time.Duration(i) * 5 * time.Millisecond)
-				for {
-					select {
-					case <-stop:
-						return
-					default:
-					}
-					lease := mustHaveValues(t, c, value)
-					w.sleep(10 * time.Millisecond)
-					mustUnlock(t, lease)
-				}
-			})
+		var ends []func()
+		for _, value := range []string{"a", "b", "a", "b"} {
+			ends = append(ends, w.keepTaking(t, 10*time.Millisecond, 0, value))
+			w.sleep(5 * time.Millisecond)
 		}
 		w.sleep(100 * time.Millisecond)
 		l := w.client(lock.Config{}).FasterMulti("group", "a", "b")
@@ -97,8 +83,9 @@ func TestNobodyStarvesForTwoValues(t *testing.T) {
 			mustUnlock(t, lease)
 		}
 		cancel()
-		close(stop)
-		others.Wait()
+		for _, end := range ends {
+			end()
+		}
 	})
 }
 

@@ -97,15 +97,6 @@ func (g groupLine) endOwn(c *fakeredis.Call, r reservedValues) {
 	}
 }
 
-// keepsFor is the function of the scripts.
-func keepsFor(since float64, ms int64) int64 {
-	waited, out := ms-int64(since), int64(keepsValues)
-	for ; out < longestBack && waited >= 2*out; out *= 2 {
-		waited -= 2 * out
-	}
-	return max(1, out-waited%out)
-}
-
 func (r reservedValues) words() (n int) {
 	for _, m := range r.marks {
 		if m.word {
@@ -151,15 +142,16 @@ func (g groupLine) wait(c *fakeredis.Call, left int64, r reservedValues) any {
 		since = float64(at)
 		c.Do("ZADD", g.line, text(at), g.place)
 	}
-	rest, keeps := keepsFor(since, at), sharing(since, at, keepsValues)
-	if keeps && r.words() < mostTogether {
+	if !sharing(since, at, keepsValues) {
+		return min(left, nextLook)
+	}
+	waited, phase := phaseAt(since, at, keepsValues)
+	rest := max(1, phase-waited%phase)
+	if r.words() < mostTogether {
 		_, turn := waiterOf(g.place)
 		c.TryDo("ZADD", g.line, text(-min(nextFor, rest+turn)-at), "~"+g.place)
 	}
-	if keeps {
-		return min(left, nextLook, rest)
-	}
-	return min(left, nextLook)
+	return min(left, nextLook, rest)
 }
 
 // A groupCaller tells of free values.
@@ -192,11 +184,8 @@ func (g groupCaller) fits(c *fakeredis.Call, place string, r reservedValues) boo
 
 // callFor is callForValues.
 func (g groupCaller) callFor(c *fakeredis.Call, values []string) {
-	if g.line == "" || c.Int("EXISTS", g.line) == 0 {
-		c.TryDo(g.publish, g.channel, "0")
-		return
-	}
-	if _, ok := c.TryDo("ZCOUNT", g.line, "-inf", "(0").(int64); !ok {
+	_, isLine := c.TryDo("ZCOUNT", g.line, "-inf", "(0").(int64)
+	if !isLine || g.line == "" || c.Int("EXISTS", g.line) == 0 {
 		c.TryDo(g.publish, g.channel, "0")
 		return
 	}

@@ -210,12 +210,18 @@ func lettingIn(since float64, ms int64) bool {
 	return false
 }
 
-// sharing is the function of all_line.lua.
-func sharing(since float64, ms, out int64) bool {
-	waited := ms - int64(min(since, math.MaxInt64/2))
+// phaseAt is the function of all_line.lua.
+func phaseAt(since float64, ms, out int64) (waited, phase int64) {
+	waited = ms - int64(min(since, math.MaxInt64/2))
 	for ; out < longestBack && waited >= 2*out; out *= 2 {
 		waited -= 2 * out
 	}
+	return waited, out
+}
+
+// sharing is the function of all_line.lua.
+func sharing(since float64, ms, atFirst int64) bool {
+	waited, out := phaseAt(since, ms, atFirst)
 	return waited >= 0 && waited%(2*out) >= out
 }
 

@@ -57,9 +57,6 @@ var allowances = map[string]map[string]string{
 		"redis.pcall(publish, channel, '0')":                                        "the walks compare no messages; TestServerWordOfAGroup needs the line",
 		"for value in string.gmatch(could and valuesOf(places[i]) or '', '%S+') do": "without it more places are looked at, which could not have their values",
 	},
-	"Faster multi lock, next": {
-		"while out < longestBack and waited >= 2 * out do": "what it says depends on the time; TestServerWordOfAGroup needs the line",
-	},
 	"Faster multi lock, undo": {
 		"redis.call('hdel', group, '') -- a write that needs no memory: a full server refuses none behind it": "it writes a latch before; the release " +
 			"with this text needs the line",

@@ -205,13 +205,20 @@ local function lettingIn(since, now)
     return false
 end
 
--- sharing tells whether who has been next since a time, in ms, lets others have what is free at a time in µs, in turn with keeping it from
--- them, at first for so many ms. There may never be as much as it waits for, so others have half of the time.
-local function sharing(since, now, atFirst)
-    local waited, out = math.floor(now / 1000) - since, atFirst or keepsBack
+-- phaseAt returns, for who has been next since a time, in ms, how many ms of the present phases have passed at a time in µs, and how long each of them
+-- is: two at a time are as long, at first so many ms.
+local function phaseAt(since, now, atFirst)
+    local waited, out = math.floor(now / 1000) - since, atFirst
     while out < longestBack and waited >= 2 * out do
         waited, out = waited - 2 * out, 2 * out
     end
+    return waited, out
+end
+
+-- sharing tells whether who has been next since a time, in ms, lets others have what is free at a time in µs, in turn with keeping it from
+-- them. There may never be as much as it waits for, so others have half of the time.
+local function sharing(since, now, atFirst)
+    local waited, out = phaseAt(since, now, atFirst or keepsBack)
     return waited >= 0 and waited % (2 * out) >= out
 end
 

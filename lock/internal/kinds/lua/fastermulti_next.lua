@@ -27,19 +27,20 @@ local function couldHave(place, marks)
     return true
 end
 
--- keepsOut tells whether who has been next for values since a time, in ms, keeps others out at a time in µs. They may have a value that nobody holds
--- at first, for as long as it then keeps them out: a place waits for the holder of another value, who may need long.
-local function keepsOut(since, time)
-    return sharing(since, time, keepsValues)
+-- nextSince returns since when a place has been next for values, in ms: since now, if it has not been.
+local function nextSince(line, place)
+    local since = scoreAt(line, redis.call('zrank', line, place))
+    if since > now then -- an arrival
+        redis.call('zadd', line, now, place)
+        return now
+    end
+    return since
 end
 
--- keepsFor returns for how many ms more who has been next for values since a time keeps others out, or lets them in.
-local function keepsFor(since, time)
-    local waited, out = math.floor(time / 1000) - since, keepsValues
-    while out < longestBack and waited >= 2 * out do
-        waited, out = waited - 2 * out, 2 * out
-    end
-    return math.max(1, out - waited % out)
+-- keepsOut tells whether who has been next for values since a time keeps others out now. They may have a value that nobody holds at first, for as
+-- long as it then keeps them out: a place waits for the holder of another value, who may need long.
+local function keepsOut(since)
+    return sharing(since, 1000 * now, keepsValues)
 end
 
 -- isNext tells whether a place that could not have its values is to have a word: it is in front of all who want one of them, has no turn or word, and
@@ -53,10 +54,5 @@ local function isNext(line, place, marks, before)
     if not string.find(valuesOf(place), ' ', 1, true) or wants(place, before) or marks.words >= mostTogether then
         return false
     end
-    local since = scoreAt(line, redis.call('zrank', line, place))
-    if since > now then -- an arrival
-        redis.call('zadd', line, now, place)
-        return false
-    end
-    return keepsOut(since, 1000 * now)
+    return keepsOut(nextSince(line, place))
 end

@@ -25,10 +25,9 @@ end
 -- waitForValues gives a refused client a place, unless it has one, and returns the ms until it should ask again uncalled. left is how long
 -- others have a value.
 local function waitForValues(line, place, stand, left, marks)
-    local time = serverTime()
     if stand == '' then
         return left
-    elseif not line or type(redis.pcall('zadd', line, 'nx', arrival(place, time), place)) == 'table' then
+    elseif not line or type(redis.pcall('zadd', line, 'nx', arrival(place, serverTime()), place)) == 'table' then
         return math.min(left, permitLook) -- a server that is out of memory has no place, and a release calls the others
     end
     endOwn(line, place, stand, marks)
@@ -37,14 +36,15 @@ local function waitForValues(line, place, stand, left, marks)
     if ahead > 0 or not string.find(valuesOf(place), ' ', 1, true) then
         return math.min(left, permitLook) + math.min(ahead, mostAhead) * callFor
     end
-    local since = scoreAt(line, redis.call('zrank', line, place))
-    if since > time / 1000 then -- an arrival
-        redis.call('zadd', line, math.floor(time / 1000), place)
+    local since = nextSince(line, place)
+    if not keepsOut(since) then
+        return math.min(left, nextLook)
     end
-    local rest, keeps = keepsFor(since, time), keepsOut(since, time)
-    if keeps and marks.words < mostTogether then
+    local passed, phase = phaseAt(since, 1000 * now, keepsValues)
+    local rest = math.max(1, phase - passed % phase)
+    if marks.words < mostTogether then
         local _, turn = waiterOf(place)
-        mark(line, '~', place, math.min(nextFor, rest + tonumber(turn or callFor)), time)
+        mark(line, '~', place, math.min(nextFor, rest + tonumber(turn or callFor)), serverTime())
     end
-    return math.min(left, nextLook, keeps and rest or nextLook)
+    return math.min(left, nextLook, rest)
 end
