@@ -65,6 +65,11 @@ func (r *request) attempt(ctx context.Context) (granted bool, left time.Duration
 	if ctx.Done() == nil {
 		ctx = c.untilCloseOnly(ctx)
 	}
+	if r.beside != nil {
+		limited, answered := r.beside(ctx)
+		defer func() { answered(granted, err) }()
+		ctx = limited
+	}
 	for late := 1; ; {
 		granted, left, err = r.ask(ctx)
 		switch {

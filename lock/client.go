@@ -16,7 +16,6 @@ import (
 	"github.com/lockwire/lockwire/lock/internal/looks"
 	"github.com/lockwire/lockwire/lock/internal/processes"
 	"github.com/lockwire/lockwire/lock/internal/remote"
-	"github.com/lockwire/lockwire/lock/internal/turns"
 	"github.com/lockwire/lockwire/lock/internal/watchdog"
 	"github.com/lockwire/lockwire/pubsub"
 )
@@ -55,7 +54,7 @@ type Client struct {
 	cleanup  *cleanup.Cleanup           // takes back and repeats
 	bounds   *bounds.Bounds             // limits the time of releases
 	gates    gates.Gates[entryKey]      // admits callers of Redlocks whose first node is here
-	streaks  turns.Streaks[entryKey]    // limits the turns in a row of the same Redlocks
+	wanted   gates.Wanted[entryKey]     // the same Redlocks that other processes want, too
 	owners   atomic.Int64               // the number of the last owner
 	counters struct {                   // of Stats; the watchdog has its own
 		waiting                                  atomic.Int64

@@ -28,9 +28,9 @@ func (e *entry) maxHandOversLocked(most int) int {
 	return most
 }
 
-// offer allows a hand-over to w, if w and its kind are eligible.
+// offer allows a hand-over to w, if w and its kind are eligible. A Redlock needs the answer of its server.
 func (w *waiter) offer(ctx context.Context) {
-	if w.target.kind.passesOn() && !w.announces() && w.state == nil && w.client.cfg.HandOvers >= 0 {
+	if w.wrapDoer == nil && w.target.kind.passesOn() && !w.announces() && w.state == nil && w.client.cfg.HandOvers >= 0 {
 		w.claim.Offer(ctx.Done())
 	}
 }

@@ -170,8 +170,7 @@ type waited struct {
 	refused bool      // another caller wants the lock or has it
 	failure error     // of the last attempt that failed without a refusal; nil for none
 
-	last   *NotAcquiredError // of an attempt of a Multi, with the holder of its lock if ever known
-	holder *seenHolder       // of a Redlock: an owner elsewhere; nil if unknown
+	last *NotAcquiredError // of an attempt, with the holder of its lock if ever known
 }
 
 // note records the error of an attempt, nil for none, and reports whether the attempt has asked a server.

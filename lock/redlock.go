@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"time"
 )
@@ -25,9 +26,8 @@ type RedlockConfig struct {
 	// its start; use a negative value only if no server loses data.
 	Quarantine time.Duration
 
-	// Pause is the minimum time between attempts of Lock while no message says that the lock is free: for Plain locks, with too
-	// many servers unreachable, or without a subscription. Lock adds a random time of up to twice Pause, and more after split
-	// votes. 0 is 50 ms; the minimum is 1 ms.
+	// Pause is the minimum time between attempts of Lock for Plain locks, and with too many servers unreachable. Lock adds a random
+	// time of up to twice Pause. 0 is 50 ms; the minimum is 1 ms.
 	Pause time.Duration
 }
 
@@ -37,6 +37,9 @@ func (c RedlockConfig) withDefaults(longest time.Duration) RedlockConfig {
 	c.Quarantine = cmp.Or(c.Quarantine, longest)
 	return c
 }
+
+// backoff returns the pause of a waiter for Plain locks.
+func (c *RedlockConfig) backoff(int, time.Duration) time.Duration { return c.Pause + rand.N(2*c.Pause) }
 
 // minValidityMax leaves a tenth of the lease for clock drift and slow answers.
 const minValidityMax = 0.9
@@ -82,8 +85,8 @@ type Redlock struct {
 	cfg     RedlockConfig
 	quorum  int
 	term    time.Duration // without For: the shortest Lease of the clients
-	first   *Client       // of the first node: has the gates and the streaks
-	key     entryKey      // of the Redlock's gate and streak
+	first   *Client       // of the first node: has the gates
+	key     entryKey      // of the Redlock there
 }
 
 // NewRedlock returns the Redlock of the nodes. The number of nodes is odd and at least three, each node is on a separate
@@ -191,11 +194,26 @@ func (r *Redlock) tryLock(ctx context.Context, c redlockCall) (*Lease, error) {
 		}
 		return nil, r.refusal()
 	}
-	lease, _, err := r.ask(ctx, c, leave)
+	lease, err := r.ask(ctx, &c, r.leaving(leave))
 	if err != nil {
 		leave()
 	}
 	return lease, err
+}
+
+// ask asks all servers once, and calls ended at the end of the returned lease.
+func (r *Redlock) ask(ctx context.Context, c *redlockCall, ended func(bool)) (*Lease, error) {
+	if ctx.Err() != nil {
+		e := r.refusal()
+		e.untried = true
+		return nil, new(waited).end(ctx, r.first, e)
+	}
+	if err := r.identify(ctx, c.timeout); err != nil {
+		return nil, err
+	}
+	b := r.newBallot(ctx, c, ended)
+	b.begin(ctx, -1)
+	return b.await(ctx)
 }
 
 // Do runs fn while holding the lock; see [Handle.Do].
@@ -283,19 +301,19 @@ func (r *Redlock) awaitTurn(ctx context.Context, turn <-chan struct{}, history *
 	return nil
 }
 
-// contend asks the servers until a majority grants the lock.
+// contend asks the servers until a majority grants the lock: all at once, unless other processes wait, and then in line.
 func (r *Redlock) contend(ctx context.Context, c redlockCall, leave func(), history *waited) (*Lease, error) {
-	l := r.listen(ctx, history)
-	defer l.close()
-	if r.pauseAfterStreak(ctx) != nil {
-		history.refused = true // others want the lock
-		return nil, r.gaveUp(ctx, history)
-	}
 	var failing time.Time
-	for {
-		l.beginBallot()
-		lease, votes, err := r.ask(ctx, c, leave)
-		history.note(err)
+	for inLine := r.first.wanted.Has(r.key); ; {
+		ask, began := r.ask, time.Now()
+		if inLine {
+			ask = r.askInLine
+		}
+		lease, err := ask(ctx, &c, r.leaving(leave))
+		stood := inLine
+		if inLine = err != errLeftLine; inLine {
+			history.note(err)
+		}
 		switch {
 		case err == nil:
 			return lease, nil
@@ -305,17 +323,32 @@ func (r *Redlock) contend(ctx context.Context, c redlockCall, leave func(), hist
 			return nil, r.gaveUp(ctx, history)
 		case errors.Is(err, ErrNotAcquired):
 			failing = time.Time{}
+			continue
+		case !inLine:
 		case !errors.Is(err, ErrNoQuorum) && !errors.Is(err, ErrLost):
 			return nil, err
 		case failing.IsZero():
-			failing = l.began
+			failing = began
 		case time.Since(failing) > r.term:
 			return nil, err
 		}
-		r.first.streaks.End(r.key)
-		if l.await(ctx, votes, err) != nil {
+		if stood && r.first.sleep(ctx, r.pause(began)) != nil {
 			return nil, r.gaveUp(ctx, history)
 		}
+	}
+}
+
+// pause returns the time until the next ballot after a failure that began at began.
+func (r *Redlock) pause(began time.Time) time.Duration {
+	base := max(r.cfg.Pause, min(2*time.Since(began), redlockPause))
+	return base + rand.N(2*base)
+}
+
+// leaving returns what the end of a lease calls.
+func (r *Redlock) leaving(leave func()) func(awaited bool) {
+	return func(awaited bool) {
+		r.first.wanted.Set(r.key, awaited)
+		leave()
 	}
 }
 
@@ -333,10 +366,11 @@ func (r *Redlock) refusal() *NotAcquiredError {
 	return e
 }
 
+// gaveUp returns the error of a wait that ended with ctx. Without a holder in this process the error names the one on the anchor, if known.
 func (r *Redlock) gaveUp(ctx context.Context, history *waited) error {
 	e := r.refusal()
-	if e.Holder == "" && history.holder != nil {
-		e.heldBy(history.holder)
+	if last := history.last; e.Holder == "" && last != nil {
+		e.Holder, e.HeldFor, e.Process, e.HolderErr, e.Remaining, e.seen = last.Holder, last.HeldFor, last.Process, last.HolderErr, last.Remaining, last.seen
 	}
 	return history.end(ctx, r.first, e)
 }

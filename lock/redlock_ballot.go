@@ -7,9 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/internal/netfail"
-	"github.com/lockwire/lockwire/resp"
 )
 
 // ballot is one question to all servers of a Redlock. A ballot is decided as soon as missing answers cannot change
@@ -17,10 +15,17 @@ import (
 // Close of its client waits for the release.
 type ballot struct {
 	lock  *Redlock
-	call  redlockCall
-	owner string // on every server; "" if each client has its own
-	ended func() // for the lease
-	start time.Time
+	call  *redlockCall
+	owner string             // on every server that it asks; "" if each client has its own
+	ended func(awaited bool) // for the lease; awaited: other processes waited at its release
+
+	// Of a process in line: see stand.
+	waits    time.Duration // how long the others wait for the lock after a grant of the anchor
+	answered chan struct{} // closed when the anchor has answered; nil for a ballot without a line
+	anchored bool          // the anchor has granted the lock; constant after answered
+
+	wanted context.Context    // until the ballot is lost, or the lease ends
+	stop   context.CancelFunc // ends wanted
 
 	mu    sync.Mutex    // guards the following, constant after the decision
 	votes []vote        // by node
@@ -32,10 +37,8 @@ type ballot struct {
 // vote is the answer of a server before the decision.
 type vote struct {
 	result voteResult
-	lease  *Lease        // the grant, else nil
-	err    error         // the failure, else nil
-	took   time.Duration // until the answer
-	ends   time.Time     // the end of the other owner's lease; zero if unknown
+	lease  *Lease // the grant, else nil
+	err    error  // the failure, else nil
 }
 
 type voteResult int
@@ -47,26 +50,33 @@ const (
 	voteGranted
 )
 
-// ask asks all servers once, and calls ended at the end of the returned lease. Without a lease ask returns the votes.
-func (r *Redlock) ask(ctx context.Context, c redlockCall, ended func()) (lease *Lease, votes []vote, err error) {
-	if ctx.Err() != nil {
-		e := r.refusal()
-		e.untried = true
-		return nil, nil, new(waited).end(ctx, r.first, e)
+// newBallot returns a ballot without votes.
+func (r *Redlock) newBallot(ctx context.Context, c *redlockCall, ended func(bool)) *ballot {
+	b := &ballot{lock: r, call: c, votes: make([]vote, len(r.members)), done: make(chan struct{})}
+	b.wanted, b.stop = context.WithCancel(context.WithoutCancel(ctx))
+	b.ended = func(awaited bool) {
+		b.stop()
+		ended(awaited)
 	}
-	if err := r.identify(ctx, c.timeout); err != nil {
-		return nil, nil, err
-	}
-	c.traced.asked()
-	b := &ballot{lock: r, call: c, ended: ended, start: time.Now(), done: make(chan struct{}), votes: make([]vote, len(r.members))}
 	if r.key.kind == plainKind.Get() {
 		b.owner = plainOwner(0)
 	}
-	for node, h := range r.members {
-		if !h.client.background(func() { b.vote(ctx, node) }) {
-			b.count(node, nil, 0, ErrClosed)
+	return b
+}
+
+// begin asks the servers of all nodes but one; -1 for all.
+func (b *ballot) begin(ctx context.Context, except int) {
+	b.call.traced.asked()
+	for node, h := range b.lock.members {
+		if node != except && !h.client.background(func() { b.vote(ctx, node) }) {
+			b.count(node, nil, ErrClosed)
 		}
 	}
+}
+
+// await returns the lease after the decision.
+func (b *ballot) await(ctx context.Context) (*Lease, error) {
+	r := b.lock
 	select {
 	case <-b.done:
 	case <-ctx.Done():
@@ -77,47 +87,72 @@ func (r *Redlock) ask(ctx context.Context, c redlockCall, ended func()) (lease *
 	} else if ctx.Err() == nil { // its end says nothing about the servers
 		r.first.gates.Note(r.key, b.err)
 	}
-	return b.whole, b.votes, b.err
+	return b.whole, b.err
 }
 
-// vote asks one server. Its time is limited by the call's timeout and by Close of the node's client, not by the caller's context: an answer
-// after the decision may still join the lease.
+// withoutAnchor returns the lease, if the ballot is won although the anchor has failed with err. It may be called again.
+func (b *ballot) withoutAnchor(ctx context.Context, anchor int, err error) *Lease {
+	b.count(anchor, nil, err)
+	select {
+	case <-b.answered:
+	default:
+		close(b.answered)
+	}
+	won, _ := b.await(ctx)
+	return won
+}
+
+// vote asks one server.
 func (b *ballot) vote(ctx context.Context, node int) {
-	h := b.lock.members[node]
-	c := h.client
-	ctx, cancel := context.WithTimeout(c.untilCloseOnly(ctx), b.call.timeout)
-	defer cancel()
-	r, err := h.request(b.call.opts, 0)
+	q, err := b.lock.question(b.call, node, b.owner)
 	if err != nil {
-		b.count(node, nil, 0, err)
+		b.count(node, nil, err)
 		return
 	}
-	if b.owner != "" {
-		r.owner = b.owner
+	limited, cancel := b.call.limit(ctx, q.client)
+	defer cancel()
+	lease, _, err := q.ask(limited, false)
+	if b.answered != nil && errors.Is(err, ErrNotAcquired) {
+		lease, err = b.voteLater(ctx, q, node)
 	}
-	quarantine := b.lock.cfg.Quarantine
-	var info resp.Value
-	r.wrapDoer = func(d conn.Doer) conn.Doer { return d }
-	if quarantine >= 0 || c.identity.ID() == "" {
-		r.wrapDoer = func(d conn.Doer) conn.Doer { return infoFirst{d, &info} }
+	b.settle(ctx, node, lease, err)
+}
+
+// voteLater asks a server that has refused the lock again, and waits for the lock there, if the anchor has granted its part.
+func (b *ballot) voteLater(ctx context.Context, first *question, node int) (*Lease, error) {
+	refused := first.notAcquired(nil)
+	select {
+	case <-b.answered:
+	case <-b.done:
+		return nil, refused
 	}
-	start := c.now()
-	left, err := r.tryObtain(ctx)
-	if e, ok := errors.AsType[*NotAcquiredError](err); ok && e.untried { // its time was over before: the server has refused nothing
-		err = e.Err
+	if !b.anchored {
+		return nil, refused
 	}
-	switch {
-	case err == nil && quarantine >= 0:
-		err = c.identity.CheckVote(ctx, info, start, quarantine)
-	case err == nil, errors.Is(err, ErrNotAcquired):
-		c.identity.Note(info, start)
+	q, err := b.lock.question(b.call, node, b.owner)
+	if err != nil {
+		return nil, err
 	}
-	b.count(node, r.got, left, err)
-	if err == nil && b.joinIfWon(node, r.got) {
+	limited, cancel := b.call.limit(ctx, q.client)
+	defer cancel()
+	lease, w, err := q.ask(limited, true)
+	if w != nil {
+		waiting, cancel := context.WithTimeout(b.wanted, b.waits)
+		defer cancel()
+		lease, err = w.wait(waiting)
+		err = q.verify(ctx, err)
+	}
+	return lease, err
+}
+
+// settle counts a vote, and waits for the decision. A grant of no use is released.
+func (b *ballot) settle(ctx context.Context, node int, lease *Lease, err error) {
+	b.count(node, lease, err)
+	if err == nil && b.joinIfWon(node, lease) {
 		return
 	}
-	if r.got != nil {
-		_ = r.got.unlock(ctx, true) // ignores the end of ctx; the rest is done in the background
+	if lease != nil {
+		b.call.release(ctx, lease)
 	}
 }
 
@@ -127,7 +162,7 @@ func (b *ballot) joinIfWon(node int, l *Lease) bool {
 	select {
 	case <-b.done:
 	case <-b.lock.members[node].client.life.Done():
-		b.count(node, nil, 0, ErrClosed)
+		b.count(node, nil, ErrClosed)
 	}
 	b.mu.Lock()
 	whole, counted := b.whole, b.votes[node].lease == l
@@ -135,26 +170,21 @@ func (b *ballot) joinIfWon(node int, l *Lease) bool {
 	return whole != nil && (counted || whole.group.join(l))
 }
 
-// count records the answer of one server: the lease l, or err, for a refusal with the time until the next reason to ask. A decided ballot
-// stays as it is.
-func (b *ballot) count(node int, l *Lease, again time.Duration, err error) {
+// count records the answer of one server: the lease l, or err. A decided ballot stays as it is.
+func (b *ballot) count(node int, l *Lease, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.decidedLocked() {
 		return
 	}
-	v := vote{took: time.Since(b.start)}
 	switch {
 	case err == nil:
-		v.result, v.lease = voteGranted, l
+		b.votes[node] = vote{result: voteGranted, lease: l}
 	case errors.Is(err, ErrNotAcquired):
-		if v.result = voteRefused; again != noTTL {
-			v.ends = b.start.Add(v.took + max(again, b.lock.members[node].client.pace.Floor))
-		}
+		b.votes[node] = vote{result: voteRefused}
 	default:
-		v.result, v.err = voteFailed, err
+		b.votes[node] = vote{result: voteFailed, err: err}
 	}
-	b.votes[node] = v
 	b.decideLocked()
 }
 
@@ -174,7 +204,7 @@ func (b *ballot) decideLocked() {
 	switch {
 	case len(parts) >= quorum:
 		if b.err = b.checkMajority(parts); b.err == nil {
-			b.whole = newWhole(quorum, false, parts, b.end, b.lock.cfg.Quarantine)
+			b.whole = newWhole(quorum, false, parts, b.ended, b.lock.cfg.Quarantine)
 		}
 	case len(parts)+missing >= quorum:
 		return
@@ -187,20 +217,13 @@ func (b *ballot) decideLocked() {
 	default: // a refusal is still possible
 		return
 	}
+	if b.err != nil {
+		b.stop()
+	}
 	close(b.done)
 }
 
 func (b *ballot) decidedLocked() bool { return b.whole != nil || b.err != nil }
-
-// end ends the lease. awaited: when the lock was released, other clients were waiting.
-func (b *ballot) end(awaited bool) {
-	if awaited {
-		b.lock.first.streaks.Longer(b.lock.key, b.start, unit(b.votes, b.lock.quorum))
-	} else {
-		b.lock.first.streaks.End(b.lock.key)
-	}
-	b.ended()
-}
 
 // numberLocked returns the number of servers with the given result.
 func (b *ballot) numberLocked(of voteResult) (n int) {
@@ -258,37 +281,7 @@ func (b *ballot) giveUp(ctx context.Context) {
 	defer b.mu.Unlock()
 	if !b.decidedLocked() {
 		b.err = b.noQuorumLocked(fmt.Errorf("%d have not answered: %w", b.numberLocked(voteMissing), netfail.Ended(ctx)))
+		b.stop()
 		close(b.done)
 	}
-}
-
-// infoFirst sends INFO server before each command and each batch, on the same connection, so that the process that runs the
-// commands also answers INFO.
-type infoFirst struct {
-	conn.Doer
-	info *resp.Value
-}
-
-// Trace returns the Trace of the Doer.
-func (v infoFirst) Trace() *conn.Trace { return conn.TraceOf(v.Doer) }
-
-func (v infoFirst) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
-	replies, err := v.SendBatch(ctx, []resp.Command{cmd})
-	if err != nil {
-		return resp.Value{}, err
-	}
-	return replies[0], replies[0].Err()
-}
-
-func (v infoFirst) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value, error) {
-	ask := resp.Cmd("INFO", "server")
-	if key, ok := cmds[0].Key(); ok {
-		ask = ask.On(key)
-	}
-	replies, err := v.Doer.SendBatch(ctx, append([]resp.Command{ask}, cmds...))
-	if err != nil {
-		return nil, err
-	}
-	*v.info = replies[0]
-	return replies[1:], nil
 }

@@ -206,7 +206,7 @@ func (l *Lease) answered(v resp.Value, err error) (course.Step, error) {
 func (l *Lease) confirmed(count int64) {
 	c := l.client
 	if l.single() {
-		l.awaited = l.whole.Load() != nil && c.table.awaited(l.target, waiting(count))
+		l.awaited = waiting(count) == someoneWaits || waiting(count) == visitorsWait
 	}
 	if l.limits[atLeast] == 0 {
 		l.place = nil                                     // the server has ended it

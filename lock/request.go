@@ -2,6 +2,7 @@ package lock
 
 import (
 	"container/list"
+	"context"
 	"encoding/binary"
 	"encoding/hex"
 	"math/rand/v2"
@@ -41,8 +42,11 @@ type request struct {
 	limits   limits
 	renewed  bool                      // the watchdog is to renew the lease
 	standby  bool                      // see Standby
-	wrapDoer func(conn.Doer) conn.Doer // set for a vote of a Redlock, which never stands in a line: wraps the Doer that sends the acquire
+	wrapDoer func(conn.Doer) conn.Doer // set for a vote of a Redlock: wraps the Doer that sends the acquire
 	traced   *acquiring                // for the Trace; nil if not traced
+
+	// beside is called at each attempt of a waiter for a Redlock; nil for others. It limits the attempt, whose end calls answered.
+	beside func(context.Context) (limited context.Context, answered func(granted bool, err error))
 
 	// The course of the attempts.
 	turn   *ownedLock    // the turn of the Owner, during an attempt; nil without

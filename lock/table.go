@@ -318,16 +318,3 @@ func (b *table) sweepParked(all bool) bool {
 	}
 	return b.parked != nil
 }
-
-// watchKey names the parked watch of a Redlock among those of a client.
-func (t *target) watchKey() entryKey { return entryKey{nil, t.Name} }
-
-// awaited reports whether other clients wait for the lock of a Redlock's part, after its release.
-func (b *table) awaited(t *target, reply waiting) bool {
-	if reply != nobodyWaits {
-		return reply != nobodyListens
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.parked[t.watchKey()].watch == nil // otherwise the only listener is this client
-}

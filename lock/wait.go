@@ -13,7 +13,7 @@ import (
 // watch from before the attempt. The caller must call wait.
 func (r *request) newWaiter(ctx context.Context, left time.Duration, before watchMark) *waiter {
 	c := r.client
-	c.counters.waiting.Add(1)
+	r.countWaiting(1)
 	w := &waiter{request: *r, left: left, mark: before, wake: make(chan struct{}, 1)}
 	w.since = time.Now()
 	k := r.target.kind
@@ -31,6 +31,13 @@ func (r *request) newWaiter(ctx context.Context, left time.Duration, before watc
 	w.place = nil
 	w.offer(ctx)
 	return w
+}
+
+// countWaiting counts a call that waits. A Redlock counts its own.
+func (r *request) countWaiting(n int64) {
+	if r.wrapDoer == nil {
+		r.client.counters.waiting.Add(n)
+	}
 }
 
 // join puts w at the end of the line.
@@ -172,7 +179,7 @@ func (w *waiter) end(err *error) {
 	} else {
 		c.leavePlace(w.target, w.place)
 	}
-	c.counters.waiting.Add(-1)
+	w.countWaiting(-1)
 	w.leave()
 	if w.inWaiters {
 		c.waiters.Done()

@@ -115,3 +115,33 @@ func (g *Gates[K]) Free() bool {
 	defer g.mu.Unlock()
 	return len(g.lines) == 0
 }
+
+// maxWanted limits the locks remembered.
+const maxWanted = 64
+
+// Wanted remembers the locks for which other processes wait. The zero Wanted is ready.
+type Wanted[K comparable] struct {
+	mu sync.Mutex
+	of map[K]bool // guarded by mu
+}
+
+// Set records whether other processes wait for a lock.
+func (w *Wanted[K]) Set(key K, wanted bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case !wanted:
+		delete(w.of, key)
+	case w.of == nil || len(w.of) >= maxWanted:
+		w.of = map[K]bool{key: true}
+	default:
+		w.of[key] = true
+	}
+}
+
+// Has returns the last record of a lock.
+func (w *Wanted[K]) Has(key K) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.of[key]
+}

@@ -1,6 +1,7 @@
 package gates
 
 import (
+	"fmt"
 	"io"
 	"testing"
 )
@@ -81,5 +82,23 @@ func TestFailure(t *testing.T) {
 	leave()
 	if !g.Free() {
 		t.Error("something is left after all have left")
+	}
+}
+
+func TestWanted(t *testing.T) {
+	var w Wanted[string]
+	w.Set("a", true)
+	w.Set("b", true)
+	w.Set("b", false)
+	if !w.Has("a") || w.Has("b") || w.Has("c") {
+		t.Errorf("%v: not a alone is wanted", w.of)
+	}
+	most := 0
+	for i := range 3 * maxWanted {
+		w.Set(fmt.Sprint(i), true)
+		most = max(most, len(w.of))
+	}
+	if most != maxWanted || !w.Has(fmt.Sprint(3*maxWanted-1)) {
+		t.Errorf("%d are remembered, want %d with the last one", most, maxWanted)
 	}
 }

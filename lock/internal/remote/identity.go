@@ -30,6 +30,7 @@ type Identity struct {
 	moved   bool          // the process was up before its predecessor was last seen: another server, not a restart
 	first   clock.Instant // the time of the first sight
 	last    clock.Instant // the time of the last sight
+	failure error         // why the last vote did not count; nil if it did
 }
 
 // NewIdentity returns the identity of s, unknown so far. now is the client's clock.
@@ -42,6 +43,29 @@ func (d *Identity) ID() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.runID
+}
+
+// Vouch records an answer of the server to a vote, nil for a vote that counted.
+func (d *Identity) Vouch(failure error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.failure = failure
+}
+
+// Answered records that the server answers again. It may still have no vote.
+func (d *Identity) Answered() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !errors.Is(d.failure, ErrNoVote) {
+		d.failure = nil
+	}
+}
+
+// Useful reports whether the last vote counted, as far as known.
+func (d *Identity) Useful() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.failure == nil
 }
 
 // Note records the reply to an INFO sent after start, if the reply identifies the server. Note returns the minimum

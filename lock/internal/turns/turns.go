@@ -3,7 +3,6 @@ package turns
 
 import (
 	"strconv"
-	"sync"
 	"time"
 )
 
@@ -19,55 +18,6 @@ func (s Series) Next() Series { return Series{s.Length + 1, s.Since} }
 // MayGoOn reports whether a series of at most most hand-overs, within at most lasts, may continue.
 func (s Series) MayGoOn(most int, lasts, lease time.Duration) bool {
 	return s.Length < most && time.Since(s.Since) <= min(lasts, lease/3)
-}
-
-// Streak is a series of leases of one process, with other clients waiting at each release.
-type Streak struct {
-	Series   Series
-	Released time.Time
-	Unit     time.Duration // of pauses
-}
-
-// Streaks has the streaks of the Redlocks of a client. The zero Streaks is ready.
-type Streaks[K comparable] struct {
-	mu sync.Mutex
-	of map[K]Streak // by lock, for which other processes wait; guarded by mu
-}
-
-// maxStreaks limits the streaks remembered.
-const maxStreaks = 64
-
-// Longer adds a lease to a streak, acquired at since and just released.
-func (s *Streaks[K]) Longer(key K, since time.Time, unit time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	last, ok := s.of[key]
-	if !ok {
-		last.Series.Since = since
-	}
-	if s.of == nil || len(s.of) >= maxStreaks {
-		s.of = make(map[K]Streak)
-	}
-	s.of[key] = Streak{last.Series.Next(), time.Now(), unit}
-}
-
-// End ends a streak: another client had the lock, or nobody waits.
-func (s *Streaks[K]) End(key K) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.of, key)
-}
-
-// Full returns a streak that may not go on, and ends it.
-func (s *Streaks[K]) Full(key K, mayGoOn func(Series) bool) (last Streak, full bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	last, ok := s.of[key]
-	if !ok || mayGoOn(last.Series) {
-		return last, false
-	}
-	delete(s.of, key)
-	return last, true
 }
 
 const (

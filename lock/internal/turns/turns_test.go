@@ -1,7 +1,6 @@
 package turns
 
 import (
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,43 +29,6 @@ func TestSeries(t *testing.T) {
 			if got := s.MayGoOn(c.most, c.lasts, c.lease); got != c.want {
 				t.Errorf("%+v.MayGoOn(%+v) = %v", s, c, got)
 			}
-		}
-	})
-}
-
-func TestStreaks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var s Streaks[string]
-		atMost := func(n int) func(Series) bool { return func(s Series) bool { return s.Length < n } }
-		if _, full := s.Full("job", atMost(0)); full {
-			t.Error("a lock without a streak has a full one")
-		}
-		began := time.Now()
-		s.Longer("job", began, time.Second)
-		time.Sleep(time.Minute)
-		s.Longer("job", time.Now(), 2*time.Second)
-		if _, full := s.Full("job", atMost(3)); full {
-			t.Error("a streak of two is full at three")
-		}
-		last, full := s.Full("job", atMost(2))
-		if want := (Streak{Series{2, began}, time.Now(), 2 * time.Second}); !full || last != want {
-			t.Errorf("Full() = %+v, %v, want %+v", last, full, want)
-		}
-		if _, full := s.Full("job", atMost(2)); full {
-			t.Error("Full has not ended the streak")
-		}
-		s.Longer("job", began, time.Second)
-		s.End("job")
-		if _, full := s.Full("job", atMost(0)); full {
-			t.Error("End has not ended the streak")
-		}
-		most := 0
-		for i := range 3 * maxStreaks {
-			s.Longer(fmt.Sprint(i), began, time.Second)
-			most = max(most, len(s.of))
-		}
-		if most != maxStreaks {
-			t.Errorf("%d streaks are remembered, want %d", most, maxStreaks)
 		}
 	})
 }

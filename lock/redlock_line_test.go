@@ -56,7 +56,10 @@ func wantSoon(t *testing.T, got <-chan *lock.Lease, what string) *lock.Lease {
 	return lease
 }
 
-// A waiter asks nothing while the lock is taken, and has it some round trips after its release, also with a server down.
+// looks is the most scripts that a waiter runs in some seconds while the lock is taken: it asks each server who has the lock.
+func (f fleet) looks(seconds int) int { return len(f) * seconds }
+
+// A waiter asks for the lock no more while the lock is taken, and has it some round trips after its release, also with a server down.
 func TestRedlockHandOver(t *testing.T) {
 	down["none"] = func(*fakeredis.Server, bool) {}
 	defer delete(down, "none")
@@ -71,7 +74,7 @@ func TestRedlockHandOver(t *testing.T) {
 				got := waits(t, t.Context(), other)
 				before := f.scripts()
 				time.Sleep(5 * time.Second)
-				if n := f.scripts() - before; n != 0 {
+				if n := f.scripts() - before; n > f.looks(5) {
 					t.Errorf("%d scripts ran while the lock was taken", n)
 				}
 				mustUnlock(t, lease)
@@ -134,7 +137,7 @@ func TestRedlockUselessGrants(t *testing.T) {
 		one, two := waits(t, t.Context(), first), waits(t, t.Context(), second)
 		before := f.scripts()
 		time.Sleep(5 * time.Second)
-		if n := f.scripts() - before; n > 12 {
+		if n := f.scripts() - before; n > 2*f.looks(5) {
 			t.Errorf("%d scripts ran in five seconds while a majority was taken", n)
 		}
 		mustUnlock(t, lease)
@@ -158,7 +161,7 @@ func TestRedlockHolderDies(t *testing.T) {
 		got := waits(t, t.Context(), f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, false))
 		before := f.scripts()
 		lease := <-got
-		if took, n := time.Since(start), f.scripts()-before; took > 7*time.Second+20*latency || n > 3 {
+		if took, n := time.Since(start), f.scripts()-before; took > 7*time.Second+20*latency || n > 3+f.looks(7) {
 			t.Errorf("taken after %v, by %d scripts", took, n)
 		}
 		mustUnlock(t, lease)
@@ -166,7 +169,7 @@ func TestRedlockHolderDies(t *testing.T) {
 	})
 }
 
-// While a server refuses or ends the subscription, waiters ask again and again; as soon as it is back, they hear all messages.
+// While the anchor refuses or ends the subscription, waiters ask again and again; as soon as it is back, they hear all messages.
 func TestRedlockWithoutSubscription(t *testing.T) {
 	inFleet(t, 3, func(t *testing.T, f fleet) {
 		f.slow()
@@ -174,20 +177,18 @@ func TestRedlockWithoutSubscription(t *testing.T) {
 		other := f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, false)
 		var refuse atomic.Bool
 		refuse.Store(true)
-		for _, w := range f[:2] {
-			w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
-				if refuse.Load() && cmd.Name == "SUBSCRIBE" {
-					return fakeredis.Reply("-NOPERM no channels\r\n")
-				}
-				return fakeredis.Run()
-			})
-		}
+		f[0].srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+			if refuse.Load() && cmd.Name == "SUBSCRIBE" {
+				return fakeredis.Reply("-NOPERM no channels\r\n")
+			}
+			return fakeredis.Run()
+		})
 		lease := lockRed(t, mine)
 		got := waits(t, t.Context(), other)
 		mustUnlock(t, lease)
 		start := time.Now()
 		lease = <-got
-		if took := time.Since(start); took > 200*time.Millisecond {
+		if took := time.Since(start); took > time.Second {
 			t.Errorf("refused: taken after %v", took)
 		}
 		refuse.Store(false)
@@ -195,10 +196,8 @@ func TestRedlockWithoutSubscription(t *testing.T) {
 		lease = lockRed(t, mine)
 		got = waits(t, t.Context(), other)
 		time.Sleep(time.Minute) // the Subscriber tries again
-		for _, w := range f[:2] {
-			if w.srv.KillConns(func(c fakeredis.Conn) bool { return c.Subscribed > 0 }) == 0 {
-				t.Error("nobody listens")
-			}
+		if f[0].srv.KillConns(func(c fakeredis.Conn) bool { return c.Subscribed > 0 }) == 0 {
+			t.Error("nobody listens")
 		}
 		mustUnlock(t, lease)
 		start = time.Now()

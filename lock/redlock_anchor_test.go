@@ -1,0 +1,142 @@
+package lock_test
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lockwire/lockwire/lock"
+)
+
+// commands is how many commands the clients have sent to all servers.
+func (f fleet) commands() (n int) {
+	for _, w := range f {
+		n += w.srv.Count("EVALSHA") + w.srv.Count("INFO") + w.srv.Count("SUBSCRIBE") + w.srv.Count("UNSUBSCRIBE")
+	}
+	return n
+}
+
+// Processes that want a Redlock all the time have it in turn, and each release wakes the next one alone.
+func TestRedlockInLine(t *testing.T) {
+	const processes, callers, turns = 6, 2, 10
+	inFleet(t, 3, func(t *testing.T, f fleet) {
+		f.slow()
+		var mu sync.Mutex
+		var order []int
+		var wg sync.WaitGroup
+		for i := range processes {
+			r := f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, false)
+			for range callers {
+				wg.Go(func() {
+					for range turns {
+						lease := lockRed(t, r)
+						mu.Lock()
+						order = append(order, i)
+						mu.Unlock()
+						f[0].sleep(5 * time.Millisecond)
+						mustUnlock(t, lease)
+					}
+				})
+			}
+		}
+		start, before := time.Now(), f.commands()
+		wg.Wait()
+		if most := len(order) * 15 * int(latency); int(time.Since(start)) > most {
+			t.Errorf("%d turns of 5 ms took %v", len(order), time.Since(start))
+		}
+		// An INFO and an acquire for each server, and once more for the place at the anchor; a release for each server.
+		if n, most := f.commands()-before, 14*len(order); n > most {
+			t.Errorf("%d commands for %d turns, want %d at most", n, len(order), most)
+		}
+		settled := order[2*processes : len(order)-2*processes]
+		for round := range slices.Chunk(settled, processes) {
+			slices.Sort(round)
+			if len(round) == processes && len(slices.Compact(round)) < processes-1 {
+				t.Errorf("the processes' turns: %v", settled)
+				break
+			}
+		}
+		time.Sleep(20 * time.Second)
+		f.free()
+	})
+}
+
+// A waiter who stands at a server that fails has the lock some seconds after its release, and the next one at once.
+func TestRedlockAnchorFails(t *testing.T) {
+	for how, set := range down {
+		t.Run(how, func(t *testing.T) {
+			inFleet(t, 3, func(t *testing.T, f fleet) {
+				f.slow()
+				mine := f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, false)
+				other := f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, false)
+				lease := lockRed(t, mine)
+				got := waits(t, t.Context(), other)
+				set(f[0].srv, true)
+				mustUnlock(t, lease)
+				start := time.Now()
+				lease = <-got
+				if took := time.Since(start); took > 4*time.Second {
+					t.Errorf("taken after %v", took)
+				}
+				got = waits(t, t.Context(), mine)
+				mustUnlock(t, lease)
+				lease = wantSoon(t, got, "at the next server")
+				set(f[0].srv, false)
+				mustUnlock(t, lease)
+				time.Sleep(40 * time.Second)
+				f[0].srv.KillConns(nil) // which an unreachable client cannot close
+				f.free()
+			})
+		})
+	}
+}
+
+// A waiter has the lock though somebody else keeps it on the server in whose line the waiter stands.
+func TestRedlockAnchorKept(t *testing.T) {
+	for _, plain := range []bool{false, true} {
+		inFleet(t, 3, func(t *testing.T, f fleet) {
+			f.slow()
+			lease := lockRed(t, f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, plain))
+			got := waits(t, t.Context(), f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, plain))
+			synctest.Wait()
+			f[0].srv.Do("DEL", "job")
+			var kept *lock.Lease
+			if c := f[0].client(lock.Config{}); plain {
+				kept, _ = c.Plain("job").Lock(t.Context())
+			} else {
+				kept = mustLock(t, c, "job")
+			}
+			mustUnlock(t, lease)
+			start := time.Now()
+			lease = <-got
+			if took := time.Since(start); took > 7*time.Second {
+				t.Errorf("taken after %v", took)
+			}
+			if n := len(lease.Members()); n != 2 {
+				t.Errorf("the lease has %d members", n)
+			}
+			mustUnlock(t, lease)
+			mustUnlock(t, kept)
+			time.Sleep(20 * time.Second)
+			f.free()
+		})
+	}
+}
+
+// A waiting call counts once in each client that waits.
+func TestRedlockStatsOfWaiters(t *testing.T) {
+	inFleet(t, 3, func(t *testing.T, f fleet) {
+		lease := lockRed(t, f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, false))
+		p := f.process(lock.Config{})
+		got := waits(t, t.Context(), p.redlock(t, lock.RedlockConfig{}, false))
+		if n := p[0].Stats().Waiting; n != 1 {
+			t.Errorf("%d wait, want one", n)
+		}
+		mustUnlock(t, lease)
+		mustUnlock(t, <-got)
+		time.Sleep(20 * time.Second)
+		f.free()
+	})
+}

@@ -1,0 +1,203 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/lockwire/lockwire/lock/internal/remote"
+)
+
+// The waiting processes of a Redlock stand in the line of one server, the anchor. Who has a grant of the anchor asks the other servers, and waits
+// for them a short time. So no two processes have half of the servers each, as long as they choose the same anchor. A majority without the anchor
+// is enough, too: the anchor may have failed, or somebody may keep it alone.
+
+const (
+	// redlockAlone is the number of attempts at the anchor alone. Clients that stand in no line, such as Redisson's, may always be faster there,
+	// so all further attempts ask the other servers at the same time.
+	redlockAlone = 2
+	// redlockLook is the mean time between two looks of a process in line.
+	redlockLook = 2 * time.Second
+	// redlockPause limits the pause between ballots with slow servers.
+	redlockPause = 250 * time.Millisecond
+)
+
+// errLeftLine says that the anchor is of no use: a ballot has to decide.
+var errLeftLine = errors.New("lock: the server with the line of a Redlock does not answer, or keeps a lock that is free elsewhere")
+
+// anchor returns the first node whose server is of use, as Redisson's clients ask the servers in the order of the nodes. Without such a node
+// it returns the first one.
+func (r *Redlock) anchor() int {
+	return max(0, slices.IndexFunc(r.members, func(h *Handle) bool { return h.client.identity.Useful() }))
+}
+
+// stand is the wait of a process in the line of the anchor.
+type stand struct {
+	lock   *Redlock
+	call   *redlockCall
+	ended  func(awaited bool) // for the lease
+	anchor int
+	leave  context.CancelFunc // ends the wait
+	waited bool               // the anchor has refused the lock
+	tries  int                // attempts at the anchor since then
+	ballot *ballot            // of the last attempt; nil if it has asked the anchor alone
+}
+
+// askInLine asks the anchor, waits in its line, and asks the other servers. It calls ended at the end of the returned lease.
+func (r *Redlock) askInLine(ctx context.Context, c *redlockCall, ended func(bool)) (*Lease, error) {
+	if err := r.identify(ctx, c.timeout); err != nil {
+		return nil, err
+	}
+	for {
+		s := &stand{lock: r, call: c, anchor: r.anchor()}
+		s.ended = func(awaited bool) { ended(awaited || s.waited) }
+		lease, err := s.acquire(ctx)
+		if err != errLeftLine || r.anchor() == s.anchor {
+			return lease, err
+		}
+	}
+}
+
+// acquire waits for the anchor, and then for the other servers.
+func (s *stand) acquire(ctx context.Context) (*Lease, error) {
+	first := s.lock.first
+	waiting, leave := first.untilClose(ctx)
+	defer leave()
+	s.leave = leave
+	granted, err := s.wait(waiting)
+	b := s.ballot
+	if err != nil {
+		if b != nil {
+			if won := b.withoutAnchor(ctx, s.anchor, err); won != nil {
+				return won, nil
+			}
+		}
+		if first.isClosed() || ctx.Err() != nil {
+			return nil, err
+		}
+		return nil, errLeftLine
+	}
+	if b == nil {
+		b = s.beginBallot(ctx)
+	}
+	if !granted.client.background(func() { b.settle(ctx, s.anchor, granted, nil) }) {
+		b.settle(ctx, s.anchor, granted, nil)
+	}
+	b.anchored = true
+	close(b.answered)
+	return b.await(ctx)
+}
+
+// wait returns the grant of the anchor.
+func (s *stand) wait(ctx context.Context) (*Lease, error) {
+	q, err := s.lock.question(s.call, s.anchor, "")
+	if err != nil {
+		return nil, err
+	}
+	s.call.traced.asked()
+	q.deadline, _ = ctx.Deadline()
+	limited, cancel := s.limit(ctx)
+	defer cancel()
+	granted, w, err := q.ask(limited, true)
+	if w != nil {
+		s.lock.first.gates.Note(s.lock.key, nil)
+		s.waited = true
+		w.beside = s.attempt
+		granted, err = s.waitInLine(ctx, w)
+		err = q.verify(ctx, err)
+	}
+	if err != nil && granted != nil {
+		s.call.release(ctx, granted)
+	}
+	if err != nil && ctx.Err() == nil {
+		s.identity().Vouch(err)
+	}
+	return granted, err
+}
+
+// attempt is called at an attempt of the waiter at the anchor, and asks the other servers at a late one. It returns the context for the attempt, and
+// what the attempt calls at its end.
+func (s *stand) attempt(ctx context.Context) (limited context.Context, answered func(granted bool, err error)) {
+	s.ballot = nil
+	if s.tries++; s.tries > redlockAlone && !s.lock.key.kind.silent {
+		s.beginBallot(ctx)
+	}
+	limited, cancel := s.limit(ctx)
+	return limited, func(granted bool, err error) {
+		cancel()
+		switch {
+		case granted: // wait returns the grant
+		case err != nil && ctx.Err() == nil:
+			s.identity().Vouch(err)
+			s.leave()
+		case s.ballot != nil && s.ballot.withoutAnchor(ctx, s.anchor, ErrNotAcquired) != nil:
+			s.leave()
+		}
+	}
+}
+
+// limit limits an attempt at the anchor. It is more patient than NodeTimeout may be, since processes at different anchors are in each other's way.
+func (s *stand) limit(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, max(s.call.timeout, nodeTimeoutMax))
+}
+
+func (s *stand) identity() *remote.Identity { return s.lock.members[s.anchor].client.identity }
+
+// beginBallot asks the other servers.
+func (s *stand) beginBallot(ctx context.Context) *ballot {
+	s.ballot = s.lock.newBallot(ctx, s.call, s.ended)
+	s.ballot.answered = make(chan struct{})
+	s.ballot.waits = min(multiWait, time.Duration((1-max(0, s.lock.cfg.MinValidity))/2*float64(s.call.term)))
+	s.ballot.begin(ctx, s.anchor)
+	return s.ballot
+}
+
+// waitInLine is the wait of w, which ends also if a look says that the anchor is of no use.
+func (s *stand) waitInLine(ctx context.Context, w *waiter) (*Lease, error) {
+	looking := make(chan struct{})
+	go func() {
+		defer close(looking)
+		for last := ""; s.lock.first.sleep(ctx, redlockLook/2+rand.N(redlockLook)) == nil; {
+			var useless bool
+			if last, useless = s.look(ctx, last); useless {
+				s.leave()
+			}
+		}
+	}()
+	granted, err := w.wait(ctx)
+	s.leave()
+	<-looking
+	return granted, err
+}
+
+// look asks all servers who has the lock, and returns the owner on the anchor. useless: another anchor is better, or this one keeps the same owner,
+// last, although the lock is free on a majority of the servers; or too few servers answer at all.
+func (s *stand) look(ctx context.Context, last string) (owner string, useless bool) {
+	r, anchor := s.lock, s.anchor
+	limited, cancel := context.WithTimeout(ctx, s.call.timeout)
+	defer cancel()
+	infos, errs := make([]Info, len(r.members)), make([]error, len(r.members))
+	atOnce(r.members, func(i int, h *Handle) { infos[i], errs[i] = h.Info(limited) })
+	if ctx.Err() != nil {
+		return last, false
+	}
+	free, answers := 0, 0
+	for i, err := range errs {
+		self := r.members[i].client.identity
+		if err != nil {
+			self.Vouch(err)
+			continue
+		}
+		self.Answered()
+		if answers++; !infos[i].Locked {
+			free++
+		}
+	}
+	if holders := infos[anchor].Holders; len(holders) > 0 {
+		owner = holders[0].Owner
+	}
+	stuck := owner != "" && owner == last && free >= r.quorum
+	return owner, r.anchor() != anchor || answers < r.quorum || stuck
+}
