@@ -54,7 +54,8 @@ type Client struct {
 	cleanup  *cleanup.Cleanup           // takes back and repeats
 	bounds   *bounds.Bounds             // limits the time of releases
 	gates    gates.Gates[entryKey]      // admits callers of Redlocks whose first node is here
-	wanted   gates.Wanted[entryKey]     // the same Redlocks that other processes want, too
+	wanted   gates.Marks[entryKey]      // the same Redlocks that other processes want, too
+	unlike   gates.Marks[entryKey]      // the same Redlocks whose nodes other processes have in another order
 	owners   atomic.Int64               // the number of the last owner
 	counters struct {                   // of Stats; the watchdog has its own
 		waiting                                  atomic.Int64

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/lockwire/lockwire/lock/internal/remote"
@@ -15,9 +14,11 @@ import (
 // is enough, too: the anchor may have failed, or somebody may keep it alone.
 
 const (
-	// redlockAlone is the number of attempts at the anchor alone. Clients that stand in no line, such as Redisson's, may always be faster there,
-	// so all further attempts ask the other servers at the same time.
-	redlockAlone = 2
+	// redlockAlone is the number of attempts in line at the anchor alone. Clients that stand in no line, such as Redisson's, may always be faster
+	// there, so all further attempts ask the other servers at the same time.
+	redlockAlone = 1
+	// redlockWait limits the wait for the other servers.
+	redlockWait = 500 * time.Millisecond
 	// redlockLook is the mean time between two looks of a process in line.
 	redlockLook = 2 * time.Second
 	// redlockPause limits the pause between ballots with slow servers.
@@ -27,10 +28,16 @@ const (
 // errLeftLine says that the anchor is of no use: a ballot has to decide.
 var errLeftLine = errors.New("lock: the server with the line of a Redlock does not answer, or keeps a lock that is free elsewhere")
 
-// anchor returns the first node whose server is of use, as Redisson's clients ask the servers in the order of the nodes. Without such a node
-// it returns the first one.
+// anchor returns the first node whose server is of use, as Redisson's clients ask the servers in the order of the nodes. If other processes have them
+// in another order, it returns the node of the smallest identity instead. If no server is of use, it returns the first node.
 func (r *Redlock) anchor() int {
-	return max(0, slices.IndexFunc(r.members, func(h *Handle) bool { return h.client.identity.Useful() }))
+	best, unlike := -1, r.first.unlike.Has(r.key)
+	for i, h := range r.members {
+		if self := h.client.identity; self.Useful() && (best < 0 || unlike && self.ID() < r.members[best].client.identity.ID()) {
+			best = i
+		}
+	}
+	return max(0, best)
 }
 
 // stand is the wait of a process in the line of the anchor.
@@ -87,7 +94,11 @@ func (s *stand) acquire(ctx context.Context) (*Lease, error) {
 	}
 	b.anchored = true
 	close(b.answered)
-	return b.await(ctx)
+	lease, err := b.await(ctx)
+	if errors.Is(err, ErrNotAcquired) && ctx.Err() == nil { // other processes have the other servers, and wait for this one
+		first.unlike.Set(s.lock.key, true)
+	}
+	return lease, err
 }
 
 // wait returns the grant of the anchor.
@@ -149,7 +160,7 @@ func (s *stand) identity() *remote.Identity { return s.lock.members[s.anchor].cl
 func (s *stand) beginBallot(ctx context.Context) *ballot {
 	s.ballot = s.lock.newBallot(ctx, s.call, s.ended)
 	s.ballot.answered = make(chan struct{})
-	s.ballot.waits = min(multiWait, time.Duration((1-max(0, s.lock.cfg.MinValidity))/2*float64(s.call.term)))
+	s.ballot.waits = min(redlockWait, time.Duration((1-max(0, s.lock.cfg.MinValidity))/2*float64(s.call.term)))
 	s.ballot.begin(ctx, s.anchor)
 	return s.ballot
 }

@@ -116,32 +116,32 @@ func (g *Gates[K]) Free() bool {
 	return len(g.lines) == 0
 }
 
-// maxWanted limits the locks remembered.
-const maxWanted = 64
+// maxMarks limits the locks remembered.
+const maxMarks = 64
 
-// Wanted remembers the locks for which other processes wait. The zero Wanted is ready.
-type Wanted[K comparable] struct {
+// Marks remembers something of locks. The zero Marks is ready.
+type Marks[K comparable] struct {
 	mu sync.Mutex
 	of map[K]bool // guarded by mu
 }
 
-// Set records whether other processes wait for a lock.
-func (w *Wanted[K]) Set(key K, wanted bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+// Set marks a lock, or removes the mark.
+func (m *Marks[K]) Set(key K, marked bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	switch {
-	case !wanted:
-		delete(w.of, key)
-	case w.of == nil || len(w.of) >= maxWanted:
-		w.of = map[K]bool{key: true}
+	case !marked:
+		delete(m.of, key)
+	case m.of == nil || len(m.of) >= maxMarks:
+		m.of = map[K]bool{key: true}
 	default:
-		w.of[key] = true
+		m.of[key] = true
 	}
 }
 
-// Has returns the last record of a lock.
-func (w *Wanted[K]) Has(key K) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.of[key]
+// Has reports whether a lock is marked.
+func (m *Marks[K]) Has(key K) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.of[key]
 }

@@ -85,20 +85,20 @@ func TestFailure(t *testing.T) {
 	}
 }
 
-func TestWanted(t *testing.T) {
-	var w Wanted[string]
-	w.Set("a", true)
-	w.Set("b", true)
-	w.Set("b", false)
-	if !w.Has("a") || w.Has("b") || w.Has("c") {
-		t.Errorf("%v: not a alone is wanted", w.of)
+func TestMarks(t *testing.T) {
+	var m Marks[string]
+	m.Set("a", true)
+	m.Set("b", true)
+	m.Set("b", false)
+	if !m.Has("a") || m.Has("b") || m.Has("c") {
+		t.Errorf("%v: not a alone is marked", m.of)
 	}
 	most := 0
-	for i := range 3 * maxWanted {
-		w.Set(fmt.Sprint(i), true)
-		most = max(most, len(w.of))
+	for i := range 3 * maxMarks {
+		m.Set(fmt.Sprint(i), true)
+		most = max(most, len(m.of))
 	}
-	if most != maxWanted || !w.Has(fmt.Sprint(3*maxWanted-1)) {
-		t.Errorf("%d are remembered, want %d with the last one", most, maxWanted)
+	if most != maxMarks || !m.Has(fmt.Sprint(3*maxMarks-1)) {
+		t.Errorf("%d are remembered, want %d with the last one", most, maxMarks)
 	}
 }
