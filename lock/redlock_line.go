@@ -89,11 +89,11 @@ func (s *stand) acquire(ctx context.Context) (*Lease, error) {
 	if b == nil {
 		b = s.beginBallot(ctx)
 	}
+	b.anchored = true
+	close(b.answered)
 	if !granted.client.background(func() { b.settle(ctx, s.anchor, granted, nil) }) {
 		b.settle(ctx, s.anchor, granted, nil)
 	}
-	b.anchored = true
-	close(b.answered)
 	lease, err := b.await(ctx)
 	if errors.Is(err, ErrNotAcquired) && ctx.Err() == nil { // other processes have the other servers, and wait for this one
 		first.unlike.Set(s.lock.key, true)
