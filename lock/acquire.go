@@ -45,10 +45,7 @@ func (r *request) mustWait() (before watchMark, must bool) {
 		r.why.failure = errUnanswered
 		return watchMark{}, true
 	}
-	if before.watch = c.table.parked[r.target.awaitedAs()].watch; before.watch != nil {
-		before.events, _ = before.watch.Count()
-	}
-	return before, false
+	return c.table.markLocked(r.target.awaitedAs()), false
 }
 
 // attempt runs the acquire script once, and again if the request arrived too late to run. It reports whether the server

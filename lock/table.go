@@ -298,6 +298,14 @@ func (b *table) unpark(key entryKey) *pubsub.Watch {
 	return watch
 }
 
+// markLocked returns the mark of the parked watch of a line.
+func (b *table) markLocked(key entryKey) (mark watchMark) {
+	if mark.watch = b.parked[key].watch; mark.watch != nil {
+		mark.events, _ = mark.watch.Count()
+	}
+	return mark
+}
+
 // sweepParked closes watches parked for parkedSweeps sweeps, or all watches, and reports whether any are left.
 func (b *table) sweepParked(all bool) bool {
 	b.mu.Lock()
