@@ -26,7 +26,7 @@ type NotAcquiredError struct {
 	// Holder is an owner of the lock: in this process, with HeldFor, the age of its lease; or elsewhere, as the server said
 	// HolderSeen ago. A waiter asks once, at most 200 ms before the deadline of its context, which it never exceeds for this.
 	// Holder is the value of a [Plain] lock, of a [PermitSemaphore] the id of the permit whose lease ends first, of a [Multi]
-	// the holder of the lock Name, and of a [Redlock] an owner in the process that has the lock on most of the servers.
+	// the holder of the lock Name, and of a [Redlock] an owner in this process, else the owner on the server at which the call waits.
 	// Holder is "" if unknown: for a call that does not wait, a wait that is cancelled or shorter than 60 ms, and for a
 	// [Semaphore], whose server does not know the holders. [Client.Inspect] finds any other holder.
 	Holder     string

@@ -76,10 +76,11 @@ var ErrNoQuorum = errors.New("lock: no majority of the servers could be asked")
 // not set there again. Unlock releases all members at once; it returns nil after the confirmation of a majority, or if no
 // server can have the lock any more, else the joined errors. Requests without an answer are undone in the background.
 //
-// In each process a single caller asks the servers; the other callers wait in line. The caller in front subscribes to the
-// channels of [Reentrant] locks, Redisson's too, and asks again when a majority may be free. Processes at an equal
-// distance from the servers share the lock evenly, but in no order; a process 2 ms further away than others has a few per
-// cent of their share. Each release wakes a caller of each process. A [Plain] lock has no channel: its waiters ask again and again.
+// In each process a single caller asks the servers; the other callers wait in line. The processes that wait for [Reentrant] locks stand in the
+// line of one server, in which they have their turns in order, near to the servers or far away: the first node, or the next one while that fails.
+// So all processes should have the nodes in the same order. With another order the lock stays as safe, but the first waits take a second or so. A
+// waiting process looks every two seconds whether its server still answers; after a failure it has the lock some seconds later than usual. A [Plain]
+// lock has no line: its waiters ask the first server again and again.
 type Redlock struct {
 	several // the nodes, in the order of the caller
 	cfg     RedlockConfig

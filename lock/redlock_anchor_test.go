@@ -125,6 +125,32 @@ func TestRedlockAnchorKept(t *testing.T) {
 	}
 }
 
+// A lease that is won on the other servers is not lost when the waiter hears of the anchor's lock at the same time.
+func TestRedlockWonWhileWoken(t *testing.T) {
+	inFleet(t, 3, func(t *testing.T, f fleet) {
+		f.slow()
+		lease := lockRed(t, f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, false))
+		got := waits(t, t.Context(), f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, false))
+		f[0].srv.Do("DEL", "job")
+		kept := mustLock(t, f[0].client(lock.Config{}), "job")
+		var messages sync.WaitGroup
+		messages.Go(func() {
+			for range 500 {
+				time.Sleep(latency / 10)
+				f[0].srv.Do("PUBLISH", jobChannel, "0")
+			}
+		})
+		time.Sleep(20 * latency)
+		mustUnlock(t, lease)
+		lease = wantSoon(t, got, "beside messages")
+		messages.Wait()
+		mustUnlock(t, lease)
+		mustUnlock(t, kept)
+		time.Sleep(20 * time.Second)
+		f.free()
+	})
+}
+
 // A waiting call counts once in each client that waits.
 func TestRedlockStatsOfWaiters(t *testing.T) {
 	inFleet(t, 3, func(t *testing.T, f fleet) {

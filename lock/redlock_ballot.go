@@ -156,6 +156,13 @@ func (b *ballot) settle(ctx context.Context, node int, lease *Lease, err error) 
 	}
 }
 
+// settleBehind settles a grant in the background.
+func (b *ballot) settleBehind(ctx context.Context, node int, granted *Lease) {
+	if !granted.client.background(func() { b.settle(ctx, node, granted, nil) }) {
+		b.settle(ctx, node, granted, nil)
+	}
+}
+
 // joinIfWon waits for the decision and reports whether the lease, if won, has the part l. A vote whose client is closed
 // before the decision does not count.
 func (b *ballot) joinIfWon(node int, l *Lease) bool {

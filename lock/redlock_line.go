@@ -50,6 +50,7 @@ type stand struct {
 	waited bool               // the anchor has refused the lock
 	tries  int                // attempts at the anchor since then
 	ballot *ballot            // of the last attempt; nil if it has asked the anchor alone
+	won    *Lease             // without the anchor; ends the wait
 }
 
 // askInLine asks the anchor, waits in its line, and asks the other servers. It calls ended at the end of the returned lease.
@@ -75,25 +76,25 @@ func (s *stand) acquire(ctx context.Context) (*Lease, error) {
 	s.leave = leave
 	granted, err := s.wait(waiting)
 	b := s.ballot
-	if err != nil {
-		if b != nil {
-			if won := b.withoutAnchor(ctx, s.anchor, err); won != nil {
-				return won, nil
-			}
-		}
-		if first.isClosed() || ctx.Err() != nil {
-			return nil, err
-		}
-		return nil, errLeftLine
+	if err != nil && b != nil {
+		s.won = b.withoutAnchor(ctx, s.anchor, err)
 	}
-	if b == nil {
+	switch {
+	case s.won != nil:
+		if granted != nil {
+			b.settleBehind(ctx, s.anchor, granted)
+		}
+		return s.won, nil
+	case err != nil && (first.isClosed() || ctx.Err() != nil):
+		return nil, err
+	case err != nil:
+		return nil, errLeftLine
+	case b == nil:
 		b = s.beginBallot(ctx)
 	}
 	b.anchored = true
 	close(b.answered)
-	if !granted.client.background(func() { b.settle(ctx, s.anchor, granted, nil) }) {
-		b.settle(ctx, s.anchor, granted, nil)
-	}
+	b.settleBehind(ctx, s.anchor, granted)
 	lease, err := b.await(ctx)
 	if errors.Is(err, ErrNotAcquired) && ctx.Err() == nil { // other processes have the other servers, and wait for this one
 		first.unlike.Set(s.lock.key, true)
@@ -119,21 +120,27 @@ func (s *stand) wait(ctx context.Context) (*Lease, error) {
 		granted, err = s.waitInLine(ctx, w)
 		err = q.verify(ctx, err)
 	}
-	if err != nil && granted != nil {
-		s.call.release(ctx, granted)
+	if err == nil {
+		return granted, nil
 	}
-	if err != nil && ctx.Err() == nil {
+	if ctx.Err() == nil {
 		s.identity().Vouch(err)
 	}
-	return granted, err
+	if granted != nil {
+		s.call.release(ctx, granted)
+	}
+	return nil, err
 }
 
 // attempt is called at an attempt of the waiter at the anchor, and asks the other servers at a late one. It returns the context for the attempt, and
 // what the attempt calls at its end.
 func (s *stand) attempt(ctx context.Context) (limited context.Context, answered func(granted bool, err error)) {
-	s.ballot = nil
-	if s.tries++; s.tries > redlockAlone && !s.lock.key.kind.silent {
+	switch s.tries++; {
+	case s.won != nil: // the wait is about to end
+	case s.tries > redlockAlone && !s.lock.key.kind.silent:
 		s.beginBallot(ctx)
+	default:
+		s.ballot = nil
 	}
 	limited, cancel := s.limit(ctx)
 	return limited, func(granted bool, err error) {
@@ -143,8 +150,10 @@ func (s *stand) attempt(ctx context.Context) (limited context.Context, answered 
 		case err != nil && ctx.Err() == nil:
 			s.identity().Vouch(err)
 			s.leave()
-		case s.ballot != nil && s.ballot.withoutAnchor(ctx, s.anchor, ErrNotAcquired) != nil:
-			s.leave()
+		case s.ballot != nil:
+			if s.won = s.ballot.withoutAnchor(ctx, s.anchor, ErrNotAcquired); s.won != nil {
+				s.leave()
+			}
 		}
 	}
 }

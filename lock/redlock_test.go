@@ -586,6 +586,7 @@ func TestRedlockNodesOfOthers(t *testing.T) {
 			wantErr(t, "Unlock() of what was forced", first.Unlock(t.Context()), lock.ErrNotHeld)
 			mustUnlock(t, second)
 		}
+		time.Sleep(20 * time.Second) // for the latches of requests that were cancelled
 		f.free()
 	})
 }
