@@ -1,6 +1,7 @@
 package lock_test
 
 import (
+	"context"
 	"slices"
 	"sync"
 	"testing"
@@ -130,7 +131,9 @@ func TestRedlockWonWhileWoken(t *testing.T) {
 	inFleet(t, 3, func(t *testing.T, f fleet) {
 		f.slow()
 		lease := lockRed(t, f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, false))
-		got := waits(t, t.Context(), f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, false))
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		got := waits(t, ctx, f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, false))
 		f[0].srv.Do("DEL", "job")
 		kept := mustLock(t, f[0].client(lock.Config{}), "job")
 		var messages sync.WaitGroup
@@ -142,7 +145,9 @@ func TestRedlockWonWhileWoken(t *testing.T) {
 		})
 		time.Sleep(20 * latency)
 		mustUnlock(t, lease)
-		lease = wantSoon(t, got, "beside messages")
+		if lease = wantSoon(t, got, "beside messages"); lease == nil {
+			t.Fatal("the waiter has no lease")
+		}
 		messages.Wait()
 		mustUnlock(t, lease)
 		mustUnlock(t, kept)

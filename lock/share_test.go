@@ -261,7 +261,7 @@ func TestRedlockShares(t *testing.T) {
 					t.Errorf("of %d leases a process had %d, and waited for %v", all, n, longest[i])
 				}
 			}
-			time.Sleep(20 * time.Second) // for the latches of requests that were cancelled
+			f[0].sleep(20 * time.Second) // for the latches of requests that were cancelled
 			f.free()
 		})
 	}
