@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/lock/internal/remote"
+	"github.com/lockwire/lockwire/resp"
 )
 
 // The waiting processes of a Redlock stand in the line of one server, the anchor. Who has a grant of the anchor asks the other servers, and waits
@@ -158,7 +159,7 @@ func (s *stand) attempt(ctx context.Context) (limited context.Context, answered 
 	}
 }
 
-// limit limits an attempt at the anchor. It is more patient than NodeTimeout may be, since processes at different anchors are in each other's way.
+// limit limits an attempt at the anchor, and a look. It is more patient than NodeTimeout may be, since processes at different anchors are in each other's way.
 func (s *stand) limit(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, max(s.call.timeout, nodeTimeoutMax))
 }
@@ -196,7 +197,7 @@ func (s *stand) waitInLine(ctx context.Context, w *waiter) (*Lease, error) {
 // last, although the lock is free on a majority of the servers; or too few servers answer at all.
 func (s *stand) look(ctx context.Context, last string) (owner string, useless bool) {
 	r, anchor := s.lock, s.anchor
-	limited, cancel := context.WithTimeout(ctx, s.call.timeout)
+	limited, cancel := s.limit(ctx)
 	defer cancel()
 	infos, errs := make([]Info, len(r.members)), make([]error, len(r.members))
 	atOnce(r.members, func(i int, h *Handle) { infos[i], errs[i] = h.Info(limited) })
@@ -206,12 +207,12 @@ func (s *stand) look(ctx context.Context, last string) (owner string, useless bo
 	free, answers := 0, 0
 	for i, err := range errs {
 		self := r.members[i].client.identity
-		if err != nil {
+		if _, replied := errors.AsType[resp.Error](err); err != nil && !replied { // the user may have no right to the question
 			self.Vouch(err)
 			continue
 		}
 		self.Answered()
-		if answers++; !infos[i].Locked {
+		if answers++; err == nil && !infos[i].Locked {
 			free++
 		}
 	}

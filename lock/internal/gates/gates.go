@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 )
 
 // Gates admits the callers of a process, a single caller per lock at a time, in order of arrival. The zero Gates are ready.
@@ -116,13 +117,15 @@ func (g *Gates[K]) Free() bool {
 	return len(g.lines) == 0
 }
 
-// maxMarks limits the locks remembered.
-const maxMarks = 64
+const (
+	maxMarks = 64               // limits the locks remembered
+	markLife = 30 * time.Second // of what may be true no more
+)
 
-// Marks remembers something of locks. The zero Marks is ready.
+// Marks remembers something of locks for half a minute. The zero Marks is ready.
 type Marks[K comparable] struct {
 	mu sync.Mutex
-	of map[K]bool // guarded by mu
+	of map[K]time.Time // the time of the mark; guarded by mu
 }
 
 // Set marks a lock, or removes the mark.
@@ -133,9 +136,9 @@ func (m *Marks[K]) Set(key K, marked bool) {
 	case !marked:
 		delete(m.of, key)
 	case m.of == nil || len(m.of) >= maxMarks:
-		m.of = map[K]bool{key: true}
+		m.of = map[K]time.Time{key: time.Now()}
 	default:
-		m.of[key] = true
+		m.of[key] = time.Now()
 	}
 }
 
@@ -143,5 +146,6 @@ func (m *Marks[K]) Set(key K, marked bool) {
 func (m *Marks[K]) Has(key K) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.of[key]
+	at, ok := m.of[key]
+	return ok && time.Since(at) < markLife
 }

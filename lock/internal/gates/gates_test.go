@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 func open(turn <-chan struct{}) bool {
@@ -86,19 +88,26 @@ func TestFailure(t *testing.T) {
 }
 
 func TestMarks(t *testing.T) {
-	var m Marks[string]
-	m.Set("a", true)
-	m.Set("b", true)
-	m.Set("b", false)
-	if !m.Has("a") || m.Has("b") || m.Has("c") {
-		t.Errorf("%v: not a alone is marked", m.of)
-	}
-	most := 0
-	for i := range 3 * maxMarks {
-		m.Set(fmt.Sprint(i), true)
-		most = max(most, len(m.of))
-	}
-	if most != maxMarks || !m.Has(fmt.Sprint(3*maxMarks-1)) {
-		t.Errorf("%d are remembered, want %d with the last one", most, maxMarks)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		var m Marks[string]
+		m.Set("a", true)
+		m.Set("b", true)
+		m.Set("b", false)
+		time.Sleep(markLife - 1)
+		if !m.Has("a") || m.Has("b") || m.Has("c") {
+			t.Errorf("%v: not a alone is marked", m.of)
+		}
+		time.Sleep(1)
+		if m.Has("a") {
+			t.Error("a mark has no end")
+		}
+		most := 0
+		for i := range 3 * maxMarks {
+			m.Set(fmt.Sprint(i), true)
+			most = max(most, len(m.of))
+		}
+		if most != maxMarks || !m.Has(fmt.Sprint(3*maxMarks-1)) {
+			t.Errorf("%d are remembered, want %d with the last one", most, maxMarks)
+		}
+	})
 }
