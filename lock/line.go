@@ -18,6 +18,9 @@ import (
 // Client and server may disagree about a place: the reply to an acquire that took it may be lost, and the server ends the place of a
 // process that it has called. No wake-up is lost: a called process gets a message, looks, and if refused takes a new place.
 
+// visitorsPlace is the common place of all visitors. An acquire with this place may use the visitors' turn.
+const visitorsPlace = "*"
+
 // position is a place in the server's line, and what an acquire or a release does with the place.
 type position struct {
 	place any // a string; an interface to pass it without an allocation
@@ -59,6 +62,8 @@ func (r *request) position() position {
 	switch {
 	case r.target.Line == "":
 		return position{"", standsNowhere}
+	case !r.waits && r.wrapDoer != nil:
+		return position{visitorsPlace, standsNowhere}
 	case !r.waits && r.waiterID() != c.id:
 		return position{r.waiterID() + tryPlaceSuffix, standsNowhere}
 	case !r.waits:

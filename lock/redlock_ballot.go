@@ -104,42 +104,55 @@ func (b *ballot) withoutAnchor(ctx context.Context, anchor int, err error) *Leas
 
 // vote asks one server.
 func (b *ballot) vote(ctx context.Context, node int) {
-	q, err := b.lock.question(b.call, node, b.owner)
-	if err != nil {
-		b.count(node, nil, err)
-		return
-	}
-	limited, cancel := b.call.limit(ctx, q.client)
-	defer cancel()
-	lease, _, err := q.ask(limited, false)
+	began := time.Now()
+	lease, err := b.ask(ctx, node)
 	if b.answered != nil && errors.Is(err, ErrNotAcquired) {
-		lease, err = b.voteLater(ctx, q, node)
+		select {
+		case <-b.answered:
+		case <-b.done:
+		}
+		if b.anchored {
+			lease, err = b.askAgain(ctx, node, err, time.Since(began))
+		}
 	}
 	b.settle(ctx, node, lease, err)
 }
 
-// voteLater asks a server that has refused the lock again, and waits for the lock there, if the anchor has granted its part.
-func (b *ballot) voteLater(ctx context.Context, first *question, node int) (*Lease, error) {
-	refused := first.notAcquired(nil)
-	select {
-	case <-b.answered:
-	case <-b.done:
-		return nil, refused
-	}
-	if !b.anchored {
-		return nil, refused
-	}
+// ask asks a server once.
+func (b *ballot) ask(ctx context.Context, node int) (*Lease, error) {
 	q, err := b.lock.question(b.call, node, b.owner)
 	if err != nil {
 		return nil, err
 	}
 	limited, cancel := b.call.limit(ctx, q.client)
 	defer cancel()
-	lease, w, err := q.ask(limited, true)
+	lease, _, err := q.ask(limited, false)
+	return lease, err
+}
+
+// askAgain asks a server that has refused the lock, which may be on its way to be released there: some times soon after a first answer that took so
+// long, and then in the line of the server.
+func (b *ballot) askAgain(ctx context.Context, node int, refused error, took time.Duration) (lease *Lease, err error) {
+	limited, cancel := context.WithTimeout(b.wanted, b.waits)
+	defer cancel()
+	err = refused
+	for pause := took; pause <= redlockSoon*took; pause *= 2 {
+		if b.lock.members[node].client.sleep(limited, pause) != nil {
+			return nil, refused
+		}
+		if lease, err = b.ask(ctx, node); !errors.Is(err, ErrNotAcquired) {
+			return lease, err
+		}
+	}
+	q, err := b.lock.question(b.call, node, b.owner)
+	if err != nil {
+		return nil, err
+	}
+	asking, done := b.call.limit(ctx, q.client)
+	defer done()
+	lease, w, err := q.ask(asking, true)
 	if w != nil {
-		waiting, cancel := context.WithTimeout(b.wanted, b.waits)
-		defer cancel()
-		lease, err = w.wait(waiting)
+		lease, err = w.wait(limited)
 		err = q.verify(ctx, err)
 	}
 	return lease, err

@@ -20,6 +20,8 @@ const (
 	redlockAlone = 1
 	// redlockWait limits the wait for the other servers.
 	redlockWait = 500 * time.Millisecond
+	// redlockSoon limits the pauses of that wait before it goes on in line, in round trips.
+	redlockSoon = 4
 	// redlockLook is the mean time between two looks of a process in line.
 	redlockLook = 2 * time.Second
 	// redlockPause limits the pause between ballots with slow servers.

@@ -156,15 +156,20 @@ func TestSlowPeersHaveTheirShare(t *testing.T) {
 	}
 }
 
-// Callers of Redisson's RedLock wait at the first server, and then take one server after the other. Beside as many callers of a
-// process neither side has less than a tenth of the turns, near to the servers and far away.
+// Callers of Redisson's RedLock wait at the first server, and then take one server after the other. Beside as many callers of
+// one or two processes neither side has less than a tenth of the turns, near to the servers and far away.
 func TestRedlockSharesWithRedisson(t *testing.T) {
 	t.Parallel()
 	const callers, hold = 4, 5 * time.Millisecond
-	for _, test := range []struct{ late, latency time.Duration }{
-		{2 * time.Millisecond, 100 * time.Microsecond},
-		{2 * time.Millisecond, 300 * time.Microsecond},
-		{300 * time.Microsecond, 300 * time.Microsecond},
+	for _, test := range []struct {
+		processes     int
+		late, latency time.Duration
+	}{
+		{1, 2 * time.Millisecond, 100 * time.Microsecond},
+		{1, 2 * time.Millisecond, 300 * time.Microsecond},
+		{1, 300 * time.Microsecond, 300 * time.Microsecond},
+		{2, 2 * time.Millisecond, 100 * time.Microsecond},
+		{2, 300 * time.Microsecond, 300 * time.Microsecond},
 	} {
 		inFleet(t, 3, func(t *testing.T, f fleet) {
 			var mu sync.Mutex
@@ -191,10 +196,14 @@ func TestRedlockSharesWithRedisson(t *testing.T) {
 					}
 				})
 			}
-			r := f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, false)
 			ctx, cancel := context.WithDeadline(t.Context(), end)
 			defer cancel()
-			for range callers {
+			var locks []*lock.Redlock
+			for range test.processes {
+				locks = append(locks, f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, false))
+			}
+			for i := range callers {
+				r := locks[i%test.processes]
 				wg.Go(func() {
 					for lease, err := r.Lock(ctx); err == nil; lease, err = r.Lock(ctx) {
 						mu.Lock()
@@ -206,7 +215,7 @@ func TestRedlockSharesWithRedisson(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			t.Logf("Redisson's clients %v late, servers %v away: they had %d turns, and ours %d", test.late, test.latency, theirs, ours)
+			t.Logf("%+v: Redisson's clients had %d turns, and ours %d", test, theirs, ours)
 			if all := ours + theirs; all < 500 || 10*ours < all || 10*theirs < all {
 				t.Errorf("of %d turns Redisson's callers had %d, and ours %d", all, theirs, ours)
 			}
