@@ -164,10 +164,17 @@ func (h *head) noteEvents(c *Client, t *target) {
 	h.Note(time.Now(), news, up)
 }
 
+// valuesLook is the time within which who waits for values of a group looks: permitLook in all_line.lua. Nobody tells of the lease of the next
+// holder, which may end.
+const valuesLook = time.Second
+
 // planAfterGrant sets the next look, of the waiter behind.
 func (w *waiter) planAfterGrant() {
-	more := w.target.kind.afterGrant != wakeNobody || w.announces() // the next waiter must announce itself
-	w.entry.head.Acquired(time.Now(), w.lease, w.target.backoff, more)
+	more, ends := w.target.kind.afterGrant != wakeNobody || w.announces(), w.lease // the next waiter must announce itself
+	if w.target.values != "" {
+		ends = min(ends, valuesLook)
+	}
+	w.entry.head.Acquired(time.Now(), ends, w.target.backoff, more)
 }
 
 // planAfterFailure sets the next look after an attempt, begun at began, that failed with err. It reports whether attempts have failed for as

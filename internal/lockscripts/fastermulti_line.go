@@ -182,6 +182,29 @@ func (g groupCaller) fits(c *fakeredis.Call, place string, r reservedValues) boo
 	return true
 }
 
+// endDead is the function of the script.
+func (g groupCaller) endDead(c *fakeredis.Call) {
+	if g.counted == "0" {
+		return
+	}
+	at := now(c)
+	long := 1000 * (at - 25_000)
+	old := c.Int("ZCOUNT", g.line, "0", text(long))
+	if old == 0 {
+		return
+	}
+	rank := c.Int("ZCOUNT", g.line, "-inf", "(0") + at%old
+	list, _ := c.Do("ZRANGE", g.line, text(rank), text(rank+fewPlaces-1), "WITHSCORES").([]any)
+	var dead []string
+	for pair := range slices.Chunk(list, 2) {
+		since, _ := strconv.ParseFloat(pair[1].(string), 64)
+		if pair[0] != "*" && since <= float64(long) && (since > float64(at) || since <= float64(at-25_000)) {
+			dead = append(dead, pair[0].(string))
+		}
+	}
+	teller{line: g.line, channel: g.channel, publish: g.publish, counted: g.counted}.endUnheard(c, dead)
+}
+
 // callFor is callForValues.
 func (g groupCaller) callFor(c *fakeredis.Call, values []string) {
 	_, isLine := c.TryDo("ZCOUNT", g.line, "-inf", "(0").(int64)
@@ -193,6 +216,7 @@ func (g groupCaller) callFor(c *fakeredis.Call, values []string) {
 		return
 	}
 	teller{line: g.line}.sinceNow(c, micros(c))
+	g.endDead(c)
 	r, open := groupLine{line: g.line}.reserved(c), slices.Clone(values)
 	var lacking []string
 	at := c.Int("ZCOUNT", g.line, "-inf", "(0")
@@ -221,7 +245,7 @@ func (g groupCaller) callFor(c *fakeredis.Call, values []string) {
 		}
 		if sign != "" {
 			waiter, turn := waiterOf(place)
-			told, allowed := c.TryDo(g.publish, g.channel+":"+waiter, "0").(int64)
+			told, allowed := tellWaiter(c, g.publish, g.channel+":"+waiter, "0", g.counted)
 			switch {
 			case !allowed:
 				return

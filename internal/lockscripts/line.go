@@ -36,6 +36,7 @@ const (
 	mostTogether = 100
 	mostAhead    = 10
 	mostSeen     = 1000
+	fewPlaces    = 20
 )
 
 // lineKey is the line among the keys of a script, or "".
@@ -393,7 +394,7 @@ func modelTellOfLease(c *fakeredis.Call, list []any, place string) any {
 	}
 	for _, other := range list[1:] {
 		waiter, _ := waiterOf(other.(string))
-		if told := c.TryDo(publish, channel+":"+waiter, "2"); told != int64(0) || counted == "0" {
+		if told, allowed := tellWaiter(c, publish, channel+":"+waiter, "2", counted); told != 0 || !allowed || counted == "0" {
 			return int64(1)
 		}
 	}

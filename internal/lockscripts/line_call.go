@@ -70,8 +70,23 @@ func (t teller) tell(c *fakeredis.Call, place string, others, at int64) (told, t
 	} else if others == 0 && t.counted == "1" {
 		return 0, 0, true
 	}
-	told, allowed = c.TryDo(t.publish, channel, t.message).(int64)
+	if place == "*" {
+		told, allowed = c.TryDo(t.publish, channel, t.message).(int64)
+		return told, turn, allowed
+	}
+	told, allowed = tellWaiter(c, t.publish, channel, t.message, t.counted)
 	return told, turn, allowed
+}
+
+// tellWaiter is the function of all_line.lua.
+func tellWaiter(c *fakeredis.Call, publish, channel, message, counted string) (told int64, allowed bool) {
+	if publish == "PUBLISH" && counted != "0" {
+		if listening, _, known := listenersOf(c, publish, channel, channel); known && listening == 0 {
+			return 0, true
+		}
+	}
+	told, allowed = c.TryDo(publish, channel, message).(int64)
+	return told, allowed
 }
 
 func (t teller) letVisitorsIn(c *fakeredis.Call, first string, others, at int64) {

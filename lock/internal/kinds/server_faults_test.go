@@ -247,7 +247,7 @@ type breakableText struct {
 // breakableTexts are the scripts, and those of the common texts that are broken in all scripts at once.
 func breakableTexts() []breakableText {
 	var texts []struct{ file, text string }
-	for _, file := range []string{"fastermulti_call.lua", "fastermulti_next.lua", "fastermulti_line.lua", "all_tell.lua", "all_line.lua"} { // names the last
+	for _, file := range []string{"fastermulti_call.lua", "fastermulti_dead.lua", "fastermulti_next.lua", "fastermulti_line.lua", "all_tell.lua", "all_line.lua"} { // names the last
 		texts = append(texts, struct{ file, text string }{file, kinds.Texts[file]})
 	}
 	put := func(source, file, text string) string {

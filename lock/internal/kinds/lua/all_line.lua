@@ -34,6 +34,7 @@ local mostPassed = 100 -- places that a release passes over at most
 local mostTogether = 100 -- turns and words, each, in a group of values: they are of different values
 local mostAhead = 10 -- places for a common value that put off the next look: nobody tells when who is next begins to let others in
 local mostSeen = 1000 -- places of a group that a release looks at
+local fewPlaces = 20 -- of them a release asks whether their processes live
 local inFront = 1000000000000 -- µs by which the place of a writer that goes first is older
 local someone, nobody, visitorsToo = 1, 2, 4 -- who waits, as a release tells its client; 3 if nobody listens either
 
@@ -46,7 +47,7 @@ end
 
 -- waiterOf returns the waiter in a place, and the ms of its turn, if the place says both.
 local function waiterOf(place)
-    local waiter, turn = string.match(place, '^(.-):%d+:(%d+)$')
+    local waiter, turn = string.match(place, '^(.*):%d+:(%d+)$')
     return waiter or string.match(place, '^[^:]*'), turn
 end
 
@@ -294,6 +295,12 @@ local function listenersOf(publish, channels)
     return not counts.err and counts or nil
 end
 
+-- tellWaiter tells a waiter, if any listens, and returns the number of listeners, or an error as a table. Who listens by a pattern does not count.
+local function tellWaiter(publish, channel, message, counted)
+    local counts = publish == 'PUBLISH' and counted ~= '0' and listenersOf(publish, {channel})
+    return counts and counts[2] == 0 and 0 or redis.pcall(publish, channel, message)
+end
+
 -- visitors returns how many of them listen to the lock's channel; -1 if it is not to be known.
 local function visitors(channel, publish)
     local counts = listenersOf(publish, {channel, channel .. ':lockwire'})
@@ -356,7 +363,7 @@ local function teller(channel, publish, message, listening, counted, visit)
     return function(place)
         if place ~= '*' then
             local waiter, turn = waiterOf(place)
-            return redis.pcall(publish, channel .. ':' .. waiter, message), turn or callFor
+            return tellWaiter(publish, channel .. ':' .. waiter, message, counted), turn or callFor
         end
         return (listening ~= 0 or counted ~= '1') and redis.pcall(publish, channel, message) or 0, visit
     end

@@ -26,7 +26,7 @@ local function tellOfLease()
             first = first or other
             if first ~= place then
                 return 0
-            elseif other ~= place and (redis.pcall(publish, channel .. ':' .. waiterOf(other), '2') ~= 0 or counted == '0') then
+            elseif other ~= place and (tellWaiter(publish, channel .. ':' .. waiterOf(other), '2', counted) ~= 0 or counted == '0') then
                 return 1
             end
         end

@@ -20,6 +20,7 @@ if redis.call('exists', lock, queue, timeouts, idle, latch) == 0 then -- one que
     return nil
 end
 -- fair_head.lua
+-- fair_deaf.lua
 -- fair_tell.lua
 local function sort() -- after somebody has interfered: each waiter stands in the queue once, and nobody else has a time
     local line, stood = redis.call('lrange', queue, 0, -1), {}

@@ -7,6 +7,7 @@ local lock, channel, queue, timeouts = unpack(KEYS)
 local publish, last, counts = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 -- all_late.lua
 -- fair_head.lua
+-- fair_deaf.lua
 -- fair_tell.lua
 -- reentrant_holder.lua
 if #holder == 0 then

@@ -13,6 +13,7 @@ local lease, owner, publish, lifetime, repeated, last, counts = unpack(ARGV)
 last = tonumber(last)
 -- all_repeat.lua
 -- fair_head.lua
+-- fair_deaf.lua
 -- fair_tell.lua
 local holds = tonumber(redis.call('hget', lock, owner))
 if not holds and redis.call('exists', lock) == 0 then

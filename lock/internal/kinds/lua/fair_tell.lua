@@ -1,5 +1,5 @@
 -- Fair lock, tell: who heads the queue is told that the lock is free, or will be soon, at the line that names this file.
--- It uses what fair_head.lua uses, and the script's channel, publish, and counts: 1 if this server knows all who listen on a channel. Then it
+-- It uses what fair_head.lua and fair_deaf.lua use, and the script's channel, publish, and counts: 1 if this server knows all who listen on a channel. Then it
 -- tells those behind who does not, too, until one does.
 local function tell() -- without a queue, or a right to publish, the lock is free all the same
     if redis.call('exists', queue) == 0 then return end
@@ -9,7 +9,7 @@ local function tell() -- without a queue, or a right to publish, the lock is fre
     local waiter, place = ok and first, 0
     while waiter do
         place = place + 1
-        local deaf = redis.pcall(publish, channel .. ':' .. waiter, '0') == 0
+        local deaf = publish == 'PUBLISH' and deaf(waiter) or redis.pcall(publish, channel .. ':' .. waiter, '0') == 0 -- a pattern does not wait
         waiter = deaf and counts == '1' and place < 100 and redis.call('lindex', queue, place)
     end
 end

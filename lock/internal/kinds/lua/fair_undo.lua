@@ -13,8 +13,8 @@ local few, spare, day, uncalled = 32, 60000, 86400000, 10000 -- uncalled: ms wit
 last = tonumber(last)
 -- all_undo.lua
 -- fair_head.lua
--- fair_tell.lua
 -- fair_deaf.lua
+-- fair_tell.lua
 local taken, first = tonumber(redis.call('hget', lock, owner) or 0) > tonumber(before), redis.call('lindex', queue, 0)
 if taken and tonumber(before) > 0 and tonumber(lease) > 0 then
     redis.call('hset', lock, owner, before)

@@ -19,7 +19,7 @@ end
 -- of one, and nil if the user may not publish.
 local function reserve(line, sign, place, channel, publish, counted, marks)
     local waiter, turn = waiterOf(place)
-    local told = redis.pcall(publish, channel .. ':' .. waiter, '0')
+    local told = tellWaiter(publish, channel .. ':' .. waiter, '0', counted)
     if type(told) == 'table' then
         return nil
     elseif told == 0 and counted ~= '0' then
@@ -42,15 +42,16 @@ local function callForValues(line, channel, publish, counted, values)
         return
     end
     sinceNow(line, 1000 * now)
-    local marks, open, before, seen = marksIn(line, ''), setOf(values), {}, 1
+    endDead(line, channel, publish, counted)
+    local marks, open, before, held, seen = marksIn(line, ''), setOf(values), {}, {}, 1
     local at = redis.call('zcount', line, '-inf', '(0')
     local places = redis.call('zrange', line, at, at + mostSeen - 1)
     for i, place in ipairs(places) do
         if not next(open) or #marks - marks.words >= mostTogether then
             return
         elseif wants(place, open) then
-            local could, heard = couldHave(place, marks), 1
-            while not could and seen < i do
+            local could, heard = couldHave(place, marks, held), 1
+            while not could and seen < i and not wants(place, before) do -- else it is not next
                 before, seen = setOf(valuesOf(places[seen]), before), seen + 1
             end
             if could or isNext(line, place, marks, before) then

@@ -25,6 +25,7 @@ end
 -- all_line.lua
 -- fastermulti_line.lua
 -- fastermulti_next.lua
+-- fastermulti_dead.lua
 -- fastermulti_call.lua
 if taken == 1 then
     callForValues(line, channel, publish, counted, values)

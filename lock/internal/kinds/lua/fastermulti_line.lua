@@ -6,16 +6,17 @@
 
 -- valuesOf returns the values of a place, with spaces between them.
 local function valuesOf(place)
-    return string.match(place, '^[^:]*:([^:]*)') or ''
+    local from = string.find(place, ':', 1, true) -- a pattern takes 0.2 ms for 300 values
+    return from and string.sub(place, from + 1, (string.find(place, ':', from + 1, true) or 0) - 1) or ''
 end
 
 -- setOf returns a set of values, with those of another set if there is one.
 local function setOf(values, set)
-    set = set or {}
+    local all = set or {}
     for value in string.gmatch(values, '%S+') do
-        set[value] = true
+        all[value] = true
     end
-    return set
+    return all
 end
 
 -- wants tells whether a place is for one of the values of a set.
@@ -30,15 +31,20 @@ end
 
 -- ownerOf returns the Owner who waits in a place; nil for other waiters.
 local function ownerOf(place)
-    local client, number = string.match(waiterOf(place), '^([^:]*):[^:]*(:%d+)$')
-    return client and client .. number
+    local from = string.find(place, ':', 1, true)
+    local number = from and string.match(place, '^(:%d+):%d+:%d+$', string.find(place, ':', from + 1, true))
+    return number and string.sub(place, 1, from - 1) .. number
 end
 
--- holderOf returns who has a value; nil if it is free.
+-- holderOf returns who has a value; nil if it is free. Many places want the same values.
+local holders = {} -- false for a free value
 local function holderOf(value)
-    local holder = redis.call('hget', group, value)
-    local ends = holder and redis.call('hget', group, value .. ':' .. holder .. ':expire_time')
-    return tonumber(ends or 0) > now and holder or nil
+    if holders[value] == nil then
+        local holder = redis.call('hget', group, value)
+        local ends = holder and redis.call('hget', group, value .. ':' .. holder .. ':expire_time')
+        holders[value] = tonumber(ends or 0) > now and holder or false
+    end
+    return holders[value] or nil
 end
 
 -- delays tells whether an owner has a value for which a place waits.

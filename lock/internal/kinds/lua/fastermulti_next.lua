@@ -12,19 +12,20 @@ local function reservedFrom(marks, set, place, owner, words)
     return left
 end
 
--- couldHave tells whether a place could have all its values now.
-local function couldHave(place, marks)
-    local owner, set = ownerOf(place), setOf(valuesOf(place))
-    if reservedFrom(marks, set, place, owner, true) > 0 then
+-- couldHave tells whether a place could have all its values now. It notes a held value in a set, held: others that want it need no further look.
+local function couldHave(place, marks, held)
+    local owner = ownerOf(place)
+    if not owner and wants(place, held) then
         return false
     end
-    for value in pairs(set) do
+    for value in string.gmatch(valuesOf(place), '%S+') do
         local holder = holderOf(value)
         if holder and holder ~= owner then
+            held[value] = true
             return false
         end
     end
-    return true
+    return not marks[1] or reservedFrom(marks, setOf(valuesOf(place)), place, owner, true) == 0
 end
 
 -- nextSince returns since when a place has been next for values, in ms: since now, if it has not been.

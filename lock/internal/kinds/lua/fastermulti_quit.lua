@@ -16,6 +16,7 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 -- all_line.lua
 -- fastermulti_line.lua
 -- fastermulti_next.lua
+-- fastermulti_dead.lua
 -- fastermulti_call.lua
 callForValues(line, channel, publish, counted, string.match(place, '^[^:]*:([^:]*)') or '')
 return 1

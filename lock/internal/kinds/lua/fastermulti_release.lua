@@ -33,6 +33,7 @@ end
 -- all_line.lua
 -- fastermulti_line.lua
 -- fastermulti_next.lua
+-- fastermulti_dead.lua
 -- fastermulti_call.lua
 giveWay(line, ARGV[9], ARGV[10])
 if freed or shorter then

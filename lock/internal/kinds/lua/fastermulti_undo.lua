@@ -17,6 +17,7 @@ local publish, last = ARGV[3], tonumber(ARGV[5])
 -- all_line.lua
 -- fastermulti_line.lua
 -- fastermulti_next.lua
+-- fastermulti_dead.lua
 -- fastermulti_call.lua
 local _, freed, shorter = giveBack(ARGV[1])
 if freed or shorter then

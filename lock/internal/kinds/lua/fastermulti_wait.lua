@@ -11,12 +11,13 @@ end
 -- inFrontOf returns how many places in front of a place want one of its values.
 local function inFrontOf(line, place)
     local set, ahead = setOf(valuesOf(place)), 0
-    local at = redis.call('zcount', line, '-inf', '(0')
-    for _, other in ipairs(redis.call('zrange', line, at, at + mostSeen)) do
-        if other == place then
-            break
-        elseif wants(other, set) then
+    local at, own = redis.call('zcount', line, '-inf', '(0'), redis.call('zrank', line, place)
+    for _, other in ipairs(own > at and redis.call('zrange', line, at, math.min(own - 1, at + mostSeen)) or {}) do
+        if wants(other, set) then
             ahead = ahead + 1
+            if ahead == mostAhead then
+                return ahead
+            end
         end
     end
     return ahead
@@ -34,7 +35,7 @@ local function waitForValues(line, place, stand, left, marks)
     redis.call('pexpire', line, lineLife)
     local ahead = inFrontOf(line, place)
     if ahead > 0 or not string.find(valuesOf(place), ' ', 1, true) then
-        return math.min(left, permitLook) + math.min(ahead, mostAhead) * callFor
+        return math.min(left, permitLook) + ahead * callFor
     end
     local since = nextSince(line, place)
     if not keepsOut(since) then
