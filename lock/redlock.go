@@ -229,6 +229,7 @@ type redlockCall struct {
 	term    time.Duration
 	renewed bool // without For
 	timeout time.Duration
+	answers bool // a look of the last wait in line had the answers of a majority
 }
 
 // identify returns an error if two of the servers are one. Each client asks its server once for an unknown identity;
@@ -312,6 +313,9 @@ func (r *Redlock) contend(ctx context.Context, c redlockCall, leave func(), hist
 		}
 		lease, err := ask(ctx, &c, r.leaving(leave))
 		stood := inLine
+		if c.answers {
+			c.answers, failing = false, time.Time{}
+		}
 		if inLine = err != errLeftLine; inLine {
 			history.note(err)
 		}

@@ -39,6 +39,7 @@ type vote struct {
 	result voteResult
 	lease  *Lease // the grant, else nil
 	err    error  // the failure, else nil
+	again  bool   // missing: the server has refused the lock, and is asked again
 }
 
 type voteResult int
@@ -135,14 +136,18 @@ func (b *ballot) ask(ctx context.Context, node int) (*Lease, error) {
 func (b *ballot) askAgain(ctx context.Context, node int, refused error, took time.Duration) (lease *Lease, err error) {
 	limited, cancel := context.WithTimeout(b.wanted, b.waits)
 	defer cancel()
-	err = refused
-	for pause := took; pause <= redlockSoon*took; pause *= 2 {
+	b.mu.Lock()
+	b.votes[node].again = true // has no effect after the decision
+	b.mu.Unlock()
+	pause := max(took, redlockUnit)
+	for range redlockSoon {
 		if b.lock.members[node].client.sleep(limited, pause) != nil {
 			return nil, refused
 		}
 		if lease, err = b.ask(ctx, node); !errors.Is(err, ErrNotAcquired) {
 			return lease, err
 		}
+		pause *= 2
 	}
 	q, err := b.lock.question(b.call, node, b.owner)
 	if err != nil {
@@ -299,9 +304,17 @@ func (b *ballot) noQuorumLocked(ended error) error {
 func (b *ballot) giveUp(ctx context.Context) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.decidedLocked() {
-		b.err = b.noQuorumLocked(fmt.Errorf("%d have not answered: %w", b.numberLocked(voteMissing), netfail.Ended(ctx)))
-		b.stop()
-		close(b.done)
+	if b.decidedLocked() {
+		return
 	}
+	for node := range b.votes {
+		if v := &b.votes[node]; v.again && v.result == voteMissing {
+			v.result = voteRefused
+		}
+	}
+	if b.err = b.lock.refusal(); !b.takenLocked(0) {
+		b.err = b.noQuorumLocked(fmt.Errorf("%d have not answered: %w", b.numberLocked(voteMissing), netfail.Ended(ctx)))
+	}
+	b.stop()
+	close(b.done)
 }

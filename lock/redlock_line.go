@@ -17,13 +17,14 @@ import (
 const (
 	// redlockAlone is the number of attempts in line at the anchor alone. Clients that stand in no line, such as Redisson's, may always be faster
 	// there, so all further attempts ask the other servers at the same time.
-	redlockAlone = 1
-	// redlockWait limits the wait for the other servers.
-	redlockWait = 500 * time.Millisecond
-	// redlockSoon limits the pauses of that wait before it goes on in line, in round trips.
-	redlockSoon = 4
-	// redlockLook is the mean time between two looks of a process in line.
-	redlockLook = 2 * time.Second
+	redlockAlone = 3
+	// redlockWaitMin and redlockWaitMax bound the wait for the other servers, of redlockTrips round trips to the anchor.
+	redlockWaitMin, redlockWaitMax = 50 * time.Millisecond, 500 * time.Millisecond
+	redlockTrips                   = 8
+	// redlockSoon is how often a server is asked in that wait before it goes on in line, and redlockUnit the least pause before.
+	redlockSoon, redlockUnit = 3, 250 * time.Microsecond
+	// redlockLook is the mean time to the first look of a process in line. It doubles up to redlockLookMax.
+	redlockLook, redlockLookMax = 2 * time.Second, 10 * time.Second
 	// redlockPause limits the pause between ballots with slow servers.
 	redlockPause = 250 * time.Millisecond
 )
@@ -51,6 +52,7 @@ type stand struct {
 	anchor int
 	leave  context.CancelFunc // ends the wait
 	waited bool               // the anchor has refused the lock
+	took   time.Duration      // of the first question to the anchor
 	tries  int                // attempts at the anchor since then
 	ballot *ballot            // of the last attempt; nil if it has asked the anchor alone
 	won    *Lease             // without the anchor; ends the wait
@@ -61,7 +63,7 @@ func (r *Redlock) askInLine(ctx context.Context, c *redlockCall, ended func(bool
 	if err := r.identify(ctx, c.timeout); err != nil {
 		return nil, err
 	}
-	for {
+	for ctx.Err() == nil {
 		s := &stand{lock: r, call: c, anchor: r.anchor()}
 		s.ended = func(awaited bool) { ended(awaited || s.waited) }
 		lease, err := s.acquire(ctx)
@@ -69,6 +71,7 @@ func (r *Redlock) askInLine(ctx context.Context, c *redlockCall, ended func(bool
 			return lease, err
 		}
 	}
+	return r.ask(ctx, c, ended)
 }
 
 // acquire waits for the anchor, and then for the other servers.
@@ -115,7 +118,9 @@ func (s *stand) wait(ctx context.Context) (*Lease, error) {
 	q.deadline, _ = ctx.Deadline()
 	limited, cancel := s.limit(ctx)
 	defer cancel()
+	began := time.Now()
 	granted, w, err := q.ask(limited, true)
+	s.took = time.Since(began)
 	if w != nil {
 		s.lock.first.gates.Note(s.lock.key, nil)
 		s.waited = true
@@ -139,7 +144,7 @@ func (s *stand) wait(ctx context.Context) (*Lease, error) {
 // what the attempt calls at its end.
 func (s *stand) attempt(ctx context.Context) (limited context.Context, answered func(granted bool, err error)) {
 	switch s.tries++; {
-	case s.won != nil: // the wait is about to end
+	case ctx.Err() != nil: // the wait is about to end
 	case s.tries > redlockAlone && !s.lock.key.kind.silent:
 		s.beginBallot(ctx)
 	default:
@@ -148,6 +153,9 @@ func (s *stand) attempt(ctx context.Context) (limited context.Context, answered 
 	limited, cancel := s.limit(ctx)
 	return limited, func(granted bool, err error) {
 		cancel()
+		if err == nil {
+			s.lock.first.gates.Note(s.lock.key, nil)
+		}
 		switch {
 		case granted: // wait returns the grant
 		case err != nil && ctx.Err() == nil:
@@ -172,7 +180,7 @@ func (s *stand) identity() *remote.Identity { return s.lock.members[s.anchor].cl
 func (s *stand) beginBallot(ctx context.Context) *ballot {
 	s.ballot = s.lock.newBallot(ctx, s.call, s.ended)
 	s.ballot.answered = make(chan struct{})
-	s.ballot.waits = min(redlockWait, time.Duration((1-max(0, s.lock.cfg.MinValidity))/2*float64(s.call.term)))
+	s.ballot.waits = min(max(redlockTrips*s.took, redlockWaitMin), redlockWaitMax, time.Duration((1-max(0, s.lock.cfg.MinValidity))/2*float64(s.call.term)))
 	s.ballot.begin(ctx, s.anchor)
 	return s.ballot
 }
@@ -182,7 +190,8 @@ func (s *stand) waitInLine(ctx context.Context, w *waiter) (*Lease, error) {
 	looking := make(chan struct{})
 	go func() {
 		defer close(looking)
-		for last := ""; s.lock.first.sleep(ctx, redlockLook/2+rand.N(redlockLook)) == nil; {
+		last, every := "", redlockLook
+		for ; s.lock.first.sleep(ctx, every/2+rand.N(every)) == nil; every = min(2*every, redlockLookMax) {
 			var useless bool
 			if last, useless = s.look(ctx, last); useless {
 				s.leave()
@@ -221,6 +230,7 @@ func (s *stand) look(ctx context.Context, last string) (owner string, useless bo
 	if holders := infos[anchor].Holders; len(holders) > 0 {
 		owner = holders[0].Owner
 	}
+	s.call.answers = s.call.answers || answers >= r.quorum
 	stuck := owner != "" && owner == last && free >= r.quorum
 	return owner, r.anchor() != anchor || answers < r.quorum || stuck
 }

@@ -52,11 +52,11 @@ func (d *Identity) Vouch(failure error) {
 	d.failure = failure
 }
 
-// Answered records that the server answers again. It may still have no vote.
+// Answered records that the server answers again. What it has refused to do, and a server without a vote, stay failures.
 func (d *Identity) Answered() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !errors.Is(d.failure, ErrNoVote) {
+	if _, refused := errors.AsType[resp.Error](d.failure); !refused && !errors.Is(d.failure, ErrNoVote) {
 		d.failure = nil
 	}
 }
