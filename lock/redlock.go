@@ -306,6 +306,7 @@ func (r *Redlock) awaitTurn(ctx context.Context, turn <-chan struct{}, history *
 // contend asks the servers until a majority grants the lock: all at once, unless other processes wait, and then in line.
 func (r *Redlock) contend(ctx context.Context, c redlockCall, leave func(), history *waited) (*Lease, error) {
 	var failing time.Time
+	vain := 0 // grants of the anchor without a majority
 	for inLine := r.first.wanted.Has(r.key); ; {
 		ask, began := r.ask, time.Now()
 		if inLine {
@@ -328,7 +329,13 @@ func (r *Redlock) contend(ctx context.Context, c redlockCall, leave func(), hist
 			return nil, r.gaveUp(ctx, history)
 		case errors.Is(err, ErrNotAcquired):
 			failing = time.Time{}
-			continue
+			if stood {
+				vain++
+			}
+			if vain <= redlockVain || r.first.sleep(ctx, min(r.cfg.Pause<<min(vain-redlockVain, 10), redlockPauseMax)) == nil {
+				continue
+			}
+			return nil, r.gaveUp(ctx, history)
 		case !inLine:
 		case !errors.Is(err, ErrNoQuorum) && !errors.Is(err, ErrLost):
 			return nil, err

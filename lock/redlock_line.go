@@ -15,8 +15,8 @@ import (
 // is enough, too: the anchor may have failed, or somebody may keep it alone.
 
 const (
-	// redlockAlone is the number of attempts in line at the anchor alone. Clients that stand in no line, such as Redisson's, may always be faster
-	// there, so all further attempts ask the other servers at the same time.
+	// redlockAlone is the number of attempts after messages at the anchor alone. Clients that stand in no line, such as Redisson's, may always be
+	// faster there, so all further ones ask the other servers at the same time.
 	redlockAlone = 3
 	// redlockWaitMin and redlockWaitMax bound the wait for the other servers, of redlockTrips round trips to the anchor.
 	redlockWaitMin, redlockWaitMax = 50 * time.Millisecond, 500 * time.Millisecond
@@ -25,8 +25,9 @@ const (
 	redlockSoon, redlockUnit = 3, 250 * time.Microsecond
 	// redlockLook is the mean time to the first look of a process in line. It doubles up to redlockLookMax.
 	redlockLook, redlockLookMax = 2 * time.Second, 10 * time.Second
-	// redlockPause limits the pause between ballots with slow servers.
-	redlockPause = 250 * time.Millisecond
+	// redlockPause limits the pause between ballots with slow servers, and redlockPauseMax the one behind more than redlockVain vain grants of
+	// the anchor: somebody has the lock on the other servers.
+	redlockPause, redlockPauseMax, redlockVain = 250 * time.Millisecond, time.Second, 2
 )
 
 // errLeftLine says that the anchor is of no use: a ballot has to decide.
@@ -53,7 +54,7 @@ type stand struct {
 	leave  context.CancelFunc // ends the wait
 	waited bool               // the anchor has refused the lock
 	took   time.Duration      // of the first question to the anchor
-	tries  int                // attempts at the anchor since then
+	tries  int                // attempts at the anchor since then, after messages
 	ballot *ballot            // of the last attempt; nil if it has asked the anchor alone
 	won    *Lease             // without the anchor; ends the wait
 }
@@ -124,7 +125,9 @@ func (s *stand) wait(ctx context.Context) (*Lease, error) {
 	if w != nil {
 		s.lock.first.gates.Note(s.lock.key, nil)
 		s.waited = true
-		w.beside = s.attempt
+		w.beside = func(ctx context.Context) (context.Context, func(bool, error)) {
+			return s.attempt(ctx, w.entry.head.Woken())
+		}
 		granted, err = s.waitInLine(ctx, w)
 		err = q.verify(ctx, err)
 	}
@@ -141,11 +144,14 @@ func (s *stand) wait(ctx context.Context) (*Lease, error) {
 }
 
 // attempt is called at an attempt of the waiter at the anchor, and asks the other servers at a late one. It returns the context for the attempt, and
-// what the attempt calls at its end.
-func (s *stand) attempt(ctx context.Context) (limited context.Context, answered func(granted bool, err error)) {
-	switch s.tries++; {
+// what the attempt calls at its end. woken: somebody has given the anchor's lock back.
+func (s *stand) attempt(ctx context.Context, woken bool) (limited context.Context, answered func(granted bool, err error)) {
+	if woken {
+		s.tries++
+	}
+	switch {
 	case ctx.Err() != nil: // the wait is about to end
-	case s.tries > redlockAlone && !s.lock.key.kind.silent:
+	case woken && s.tries > redlockAlone && !s.lock.key.kind.silent:
 		s.beginBallot(ctx)
 	default:
 		s.ballot = nil
