@@ -344,7 +344,11 @@ func (r *Redlock) contend(ctx context.Context, c redlockCall, leave func(), hist
 		case time.Since(failing) > r.term:
 			return nil, err
 		}
-		if stood && r.first.sleep(ctx, r.pause(began)) != nil {
+		pause := r.pause(began)
+		if !stood { // a useless grant is released meanwhile: at the anchor it would be a refusal
+			pause = min(max(2*time.Since(began), time.Millisecond), redlockPause)
+		}
+		if r.first.sleep(ctx, pause) != nil {
 			return nil, r.gaveUp(ctx, history)
 		}
 	}
