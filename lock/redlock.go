@@ -78,9 +78,9 @@ var ErrNoQuorum = errors.New("lock: no majority of the servers could be asked")
 //
 // In each process a single caller asks the servers; the other callers wait in line. The processes that wait for [Reentrant] locks stand in the
 // line of one server, in which they have their turns in order, near to the servers or far away: the first node, or the next one while that fails.
-// So all processes should have the nodes in the same order. With another order the lock stays as safe, but the first waits take a second or so. A
-// waiting process looks every two seconds whether its server still answers; after a failure it has the lock some seconds later than usual. A [Plain]
-// lock has no line: its waiters ask the first server again and again.
+// So all processes should have the nodes in the same order, as Redisson's clients, the nearest server first. With another order the lock stays as safe,
+// but waits are longer, and turns are less even. A waiting process looks every two to ten seconds whether its server still answers; after a failure it
+// has the lock some seconds later than usual. A [Plain] lock has no line: its waiters ask the first server again and again.
 type Redlock struct {
 	several // the nodes, in the order of the caller
 	cfg     RedlockConfig

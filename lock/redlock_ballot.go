@@ -94,13 +94,19 @@ func (b *ballot) await(ctx context.Context) (*Lease, error) {
 // withoutAnchor returns the lease, if the ballot is won although the anchor has failed with err. It may be called again.
 func (b *ballot) withoutAnchor(ctx context.Context, anchor int, err error) *Lease {
 	b.count(anchor, nil, err)
+	b.answer(false)
+	won, _ := b.await(ctx)
+	return won
+}
+
+// answer tells the votes of the other servers whether the anchor has granted the lock. Only the first call has an effect.
+func (b *ballot) answer(anchored bool) {
 	select {
 	case <-b.answered:
 	default:
+		b.anchored = anchored
 		close(b.answered)
 	}
-	won, _ := b.await(ctx)
-	return won
 }
 
 // vote asks one server.

@@ -99,8 +99,7 @@ func (s *stand) acquire(ctx context.Context) (*Lease, error) {
 	case b == nil:
 		b = s.beginBallot(ctx)
 	}
-	b.anchored = true
-	close(b.answered)
+	b.answer(true)
 	b.settleBehind(ctx, s.anchor, granted)
 	lease, err := b.await(ctx)
 	if errors.Is(err, ErrNotAcquired) && ctx.Err() == nil { // other processes have the other servers, and wait for this one
