@@ -332,7 +332,7 @@ func (r *Redlock) contend(ctx context.Context, c redlockCall, leave func(), hist
 			if stood {
 				vain++
 			}
-			if vain <= redlockVain || r.first.sleep(ctx, min(r.cfg.Pause<<min(vain-redlockVain, 10), redlockPauseMax)) == nil {
+			if vain <= redlockVain || r.first.sleep(ctx, min(min(r.cfg.Pause, redlockPauseMax)<<min(vain-redlockVain, 10), redlockPauseMax)) == nil {
 				continue
 			}
 			return nil, r.gaveUp(ctx, history)

@@ -116,10 +116,10 @@ func (b *ballot) vote(ctx context.Context, node int) {
 	if b.answered != nil && errors.Is(err, ErrNotAcquired) {
 		select {
 		case <-b.answered:
+			if b.anchored {
+				lease, err = b.askAgain(ctx, node, err, time.Since(began))
+			}
 		case <-b.done:
-		}
-		if b.anchored {
-			lease, err = b.askAgain(ctx, node, err, time.Since(began))
 		}
 	}
 	b.settle(ctx, node, lease, err)
