@@ -57,6 +57,7 @@
 // Processes that wait for a [Reentrant], [NonReentrant], [Fenced] or [ReadWrite] lock or for permits stand in a line on the
 // server, and each has its turn: a release calls the first, and for 100 ms no other client of this package takes the lock.
 // Redisson's clients have one turn together, as long as any of them waits. Processes that want a value of a [FasterMulti] in common
-// have turns while no client of Redisson waits for the group. Those that wait for a [Redlock] stand at its first server. A [Fair] lock has Redisson's queue. The release of any other kind wakes
-// one waiter of each process. Waiters for [Spin] and [Plain] locks are not woken: they ask again and again.
+// have turns while no client of Redisson waits for the group. Those that wait for a [Redlock] stand at its first server. A [Fair]
+// lock has Redisson's queue. The release of any other kind wakes one waiter of each process. Waiters for [Spin] and [Plain] locks are
+// not woken: they ask again and again.
 package lock

@@ -332,7 +332,7 @@ func (r *Redlock) contend(ctx context.Context, c redlockCall, leave func(), hist
 			if stood {
 				vain++
 			}
-			if vain <= redlockVain || r.first.sleep(ctx, min(min(r.cfg.Pause, redlockPauseMax)<<min(vain-redlockVain, 10), redlockPauseMax)) == nil {
+			if vain <= redlockVain || r.first.sleep(ctx, r.pauseInVain(vain-redlockVain)) == nil {
 				continue
 			}
 			return nil, r.gaveUp(ctx, history)
@@ -358,6 +358,11 @@ func (r *Redlock) contend(ctx context.Context, c redlockCall, leave func(), hist
 func (r *Redlock) pause(began time.Time) time.Duration {
 	base := max(r.cfg.Pause, min(2*time.Since(began), redlockPause))
 	return base + rand.N(2*base)
+}
+
+// pauseInVain returns the pause after more vain grants of the anchor than redlockVain. It doubles with each, up to redlockPauseMax.
+func (r *Redlock) pauseInVain(more int) time.Duration {
+	return min(min(r.cfg.Pause, redlockPauseMax)<<min(more, 10), redlockPauseMax)
 }
 
 // leaving returns what the end of a lease calls.

@@ -50,10 +50,12 @@ func (r *Redlock) question(c *redlockCall, node int, owner string) (*question, e
 // ask asks the server once, and returns the lease. If the lock is taken and the call waits, ask returns a waiter instead, in the line of the
 // server. ctx is limited by NodeTimeout.
 func (q *question) ask(ctx context.Context, waits bool) (lease *Lease, w *waiter, err error) {
-	q.waits = waits
-	q.client.table.mu.Lock()
-	before := q.client.table.markLocked(q.target.awaitedAs())
-	q.client.table.mu.Unlock()
+	var before watchMark
+	if q.waits = waits; waits {
+		q.client.table.mu.Lock()
+		before = q.client.table.markLocked(q.target.awaitedAs())
+		q.client.table.mu.Unlock()
+	}
 	left, err := q.tryObtain(ctx)
 	e, refused := errors.AsType[*NotAcquiredError](err)
 	switch {
