@@ -340,7 +340,7 @@ func (r *Redlock) contend(ctx context.Context, c redlockCall, leave func(), hist
 		case !errors.Is(err, ErrNoQuorum) && !errors.Is(err, ErrLost):
 			return nil, err
 		case failing.IsZero():
-			failing = began
+			failing = time.Now() // a wait in line before is no failure
 		case time.Since(failing) > r.term:
 			return nil, err
 		}

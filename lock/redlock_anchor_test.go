@@ -171,3 +171,49 @@ func TestRedlockStatsOfWaiters(t *testing.T) {
 		f.free()
 	})
 }
+
+// A caller whose context never ends has the lock as soon as others.
+func TestRedlockInLineWithoutADeadline(t *testing.T) {
+	inFleet(t, 3, func(t *testing.T, f fleet) {
+		f.slow()
+		lease := lockRed(t, f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, false))
+		got := waits(t, context.Background(), f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, false))
+		mustUnlock(t, lease)
+		select {
+		case lease = <-got:
+			mustUnlock(t, lease)
+		case <-time.After(time.Minute):
+			t.Error("the waiter has no lease after a minute")
+		}
+		time.Sleep(20 * time.Second)
+		f.free()
+	})
+}
+
+// The time in line does not count as time without an answer: who has waited for longer than a lease tolerates a failure of some seconds.
+func TestRedlockFailureBehindALongWait(t *testing.T) {
+	inFleet(t, 3, func(t *testing.T, f fleet) {
+		f.slow()
+		lease := lockRed(t, f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, false))
+		got := waits(t, t.Context(), f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, false))
+		time.Sleep(time.Minute)
+		for _, w := range f[1:] {
+			down["refuses"](w.srv, true)
+		}
+		f[0].srv.Do("DEL", "job")
+		f[0].srv.Do("PUBLISH", jobChannel, "0")
+		time.Sleep(5 * time.Second)
+		for _, w := range f[1:] {
+			down["refuses"](w.srv, false)
+			w.srv.Do("DEL", "job")
+		}
+		next := <-got
+		if next == nil {
+			t.Fatal("the waiter has gone")
+		}
+		mustUnlock(t, next)
+		_ = lease.Unlock(t.Context())
+		time.Sleep(40 * time.Second)
+		f.free()
+	})
+}

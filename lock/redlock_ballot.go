@@ -113,11 +113,12 @@ func (b *ballot) answer(anchored bool) {
 func (b *ballot) vote(ctx context.Context, node int) {
 	began := time.Now()
 	lease, err := b.ask(ctx, node)
+	took := time.Since(began)
 	if b.answered != nil && errors.Is(err, ErrNotAcquired) {
 		select {
 		case <-b.answered:
 			if b.anchored {
-				lease, err = b.askAgain(ctx, node, err, time.Since(began))
+				lease, err = b.askAgain(ctx, node, err, took)
 			}
 		case <-b.done:
 		}

@@ -78,8 +78,10 @@ func (r *Redlock) askInLine(ctx context.Context, c *redlockCall, ended func(bool
 // acquire waits for the anchor, and then for the other servers.
 func (s *stand) acquire(ctx context.Context) (*Lease, error) {
 	first := s.lock.first
-	waiting, leave := first.untilClose(ctx)
+	waiting, leave := context.WithCancel(ctx) // untilClose of a context without an end has nothing to cancel
 	defer leave()
+	waiting, stop := first.untilClose(waiting)
+	defer stop()
 	s.leave = leave
 	granted, err := s.wait(waiting)
 	b := s.ballot
