@@ -69,6 +69,8 @@ type call struct {
 	pauses      int       // pauses so far
 	start       time.Time // time of the first failure
 	lastFailure error     // last failure other than a redirection
+
+	refreshed <-chan struct{} // closed at the end of the refresh that the last decision has requested
 }
 
 // run calls send, first with the target at, until send succeeds or k allows no further attempt.
@@ -127,7 +129,7 @@ func (k *call) decide(at target, err error, last *error) decision {
 		at.node.sick.Store(now.UnixNano())
 	}
 	if d.refresh {
-		k.c.wantRefresh()
+		k.refreshed = k.c.wantRefresh()
 	}
 	switch {
 	case d.moved:
@@ -141,8 +143,8 @@ func (k *call) decide(at target, err error, last *error) decision {
 // wantsRefusals reports whether the caller wants a refusal as the reply, without another attempt: see conn.NoRepeat.
 func (k *call) wantsRefusals() bool { return k.ctx.Value(conn.NoRepeat) == true }
 
-// pause waits as d says, and before relocate for a refresh of the topology or MaxBackoff. An error
-// ends the call.
+// pause waits as d says, and before relocate for the refresh of the topology that decide has requested, or MaxBackoff. An
+// error ends the call.
 func (k *call) pause(d decision, at target) error {
 	retry := k.c.cfg.Node.Retry
 	wait := d.pause.length(k.pauses, retry)
@@ -151,7 +153,7 @@ func (k *call) pause(d decision, at target) error {
 	}
 	var done <-chan struct{}
 	if d.action == relocate {
-		done = k.c.wantRefresh()
+		done = k.refreshed
 		wait = max(wait, retry.MaxBackoff)
 	}
 	k.c.retries.Add(1)

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"time"
@@ -119,4 +120,13 @@ func Sick(c *Cluster, addr string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.nodes[addr].isSick(time.Now())
+}
+
+// Relocate decides about a call whose attempt found no node, and calls between before the pause that follows. The error is
+// the one of the pause.
+func (c *Cluster) Relocate(ctx context.Context, between func()) error {
+	k, at := &call{c: c, ctx: ctx, name: "GET"}, target{}
+	d := k.decide(at, at.unserved("GET"), &k.lastFailure)
+	between()
+	return k.pause(d, at)
 }

@@ -292,6 +292,23 @@ func TestNoRefreshStorm(t *testing.T) {
 	})
 }
 
+// A call that looks for the owner of a slot requests one refresh and waits for that one, even if it ends before the wait begins.
+func TestRelocateWaitsForItsRefresh(t *testing.T) {
+	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		time.Sleep(time.Second)
+		before := f.refreshes()
+		took(t, 0, 0, func() {
+			if err := c.Relocate(t.Context(), synctest.Wait); err != nil {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		if n := f.refreshes() - before; n != 1 {
+			t.Errorf("%d refreshes, want 1", n)
+		}
+	})
+}
+
 // After a quiet time the pauses between refreshes are short again.
 func TestRefreshesAfterQuiet(t *testing.T) {
 	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
