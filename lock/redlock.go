@@ -133,8 +133,8 @@ func NewRedlock(cfg RedlockConfig, nodes ...Member) (*Redlock, error) {
 	return r, nil
 }
 
-// Lock waits for a majority until ctx ends; [Handle.Lock] describes the error. If too few servers can be asked, Lock tries
-// for the length of the shortest Lease of the clients and then returns [ErrNoQuorum] with the servers' errors. [As] is
+// Lock waits for a majority until ctx ends; [Handle.Lock] describes the error. If fewer servers than a majority answer, Lock
+// tries for the length of the shortest Lease of the clients and then returns [ErrNoQuorum] with the servers' errors. [As] is
 // refused: a holder cannot take a Redlock again.
 func (r *Redlock) Lock(ctx context.Context, opts ...Option) (*Lease, error) {
 	return r.acquire(ctx, opts, false)
@@ -327,7 +327,7 @@ func (r *Redlock) contend(ctx context.Context, c redlockCall, leave func(), hist
 			return nil, ErrClosed
 		case ctx.Err() != nil:
 			return nil, r.gaveUp(ctx, history)
-		case errors.Is(err, ErrNotAcquired):
+		case isTaken(err):
 			failing = time.Time{}
 			if stood {
 				vain++

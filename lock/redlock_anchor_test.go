@@ -217,3 +217,40 @@ func TestRedlockFailureBehindALongWait(t *testing.T) {
 		f.free()
 	})
 }
+
+// With a server down and another owner on a second one, Lock waits for the second, for longer than a lease: a majority of the servers answers.
+func TestRedlockTakenBesideAFailure(t *testing.T) {
+	for _, plain := range []bool{false, true} {
+		for failed := range 3 {
+			inFleet(t, 3, func(t *testing.T, f fleet) {
+				f.slow()
+				r := f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, plain)
+				down["refuses"](f[failed].srv, true)
+				c := f[(failed+1)%3].client(lock.Config{})
+				h := c.Reentrant("job").Handle
+				if plain {
+					h = c.Plain("job").Handle
+				}
+				kept, err := h.Lock(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				before := f.commands()
+				got := waits(t, t.Context(), r)
+				time.Sleep(2 * time.Minute)
+				if n := f.commands() - before; n > 30*120 {
+					t.Errorf("%d commands in two minutes", n)
+				}
+				mustUnlock(t, kept)
+				lease := <-got
+				if lease == nil {
+					t.Fatal("the waiter has gone")
+				}
+				mustUnlock(t, lease)
+				down["refuses"](f[failed].srv, false)
+				time.Sleep(40 * time.Second)
+				f.free()
+			})
+		}
+	}
+}

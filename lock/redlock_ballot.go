@@ -289,6 +289,20 @@ func (b *ballot) checkMajority(parts []*Lease) error {
 	return b.lock.members[0].target.expiredGrant(b.lock.first)
 }
 
+// noQuorumError is an error that matches ErrNoQuorum.
+type noQuorumError struct {
+	error
+	heard bool // a majority of the servers has answered: some of them have the lock of another owner
+}
+
+func (e *noQuorumError) Unwrap() error { return e.error }
+
+// isTaken reports whether an attempt has failed with err because of other owners: a majority of the servers has answered.
+func isTaken(err error) bool {
+	e, ok := errors.AsType[*noQuorumError](err)
+	return errors.Is(err, ErrNotAcquired) || ok && e.heard
+}
+
 // noQuorumLocked returns an error with the number of grants and refusals, and the failures of the other servers. Each is named by its number,
 // and by its Target if known. ended is nil, or why the ballot has ended before all had answered.
 func (b *ballot) noQuorumLocked(ended error) error {
@@ -303,8 +317,10 @@ func (b *ballot) noQuorumLocked(ended error) error {
 		}
 		errs = append(errs, fmt.Errorf("%s: %w", name, v.err))
 	}
-	return fmt.Errorf("%w: of %d servers, %d granted the lock and on %d another owner has it; %w",
-		ErrNoQuorum, len(b.votes), b.numberLocked(voteGranted), b.numberLocked(voteRefused), errors.Join(append(errs, ended)...))
+	granted, refused := b.numberLocked(voteGranted), b.numberLocked(voteRefused)
+	err := fmt.Errorf("%w: of %d servers, %d granted the lock and on %d another owner has it; %w",
+		ErrNoQuorum, len(b.votes), granted, refused, errors.Join(append(errs, ended)...))
+	return &noQuorumError{err, granted+refused >= b.lock.quorum}
 }
 
 // giveUp ends the ballot because ctx has ended. A ballot already won stays won.
