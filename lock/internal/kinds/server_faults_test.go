@@ -54,8 +54,17 @@ var allowances = map[string]map[string]string{
 		"for i = 2, #counts, 2 do": "only Valkey 9.1 miscounts; TestServerCountsOfListeners needs the line",
 	},
 	"Faster multi lock, call": {
-		"redis.pcall(publish, channel, '0')":                                        "the walks compare no messages; TestServerWordOfAGroup needs the line",
-		"for value in string.gmatch(could and valuesOf(places[i]) or '', '%S+') do": "without it more places are looked at, which could not have their values",
+		"redis.pcall(publish, channel, '0')": "the walks compare no messages; TestServerWordOfAGroup needs the line",
+	},
+	"Faster multi lock, dead": {
+		"for i = 1, #list, 2 do": "no place of the walks is old; TestServerDeadPlaceOfAGroup needs the line",
+	},
+	"Faster multi lock, acquire": {
+		"if marks.words < mostTogether then": "the walks come too seldom to a place that keeps others out; TestServerWordOfAGroup needs the line",
+	},
+	"Fair lock, undo": {
+		"redis.call('lrem', queue, 0, owner) -- one that had the lock as another kind may stand there": "no model has another kind of the lock; " +
+			"TestServerFairPlaceAfterAnUndo needs the line",
 	},
 	"Faster multi lock, undo": {
 		"redis.call('hdel', group, '') -- a write that needs no memory: a full server refuses none behind it": "it writes a latch before; the release " +

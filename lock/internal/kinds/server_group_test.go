@@ -1,7 +1,9 @@
 package kinds_test
 
 import (
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/lockwire/lockwire/internal/redistest"
 	"github.com/lockwire/lockwire/lock/internal/kinds"
@@ -43,6 +45,8 @@ func TestServerWordOfAGroup(t *testing.T) {
 		again := acquire("client:2", "a b", place)
 		if late := ms() - since - 1500; late < 400 && (again > 484 || again < 484-late) { // otherwise it may let others in by now
 			t.Errorf("it is to look again after %d ms, want 484 less %d at most", again, late)
+		} else if ends, err := s.Do("ZSCORE", walkLine, "~"+place).Float(); late < 400 && (err != nil || -int64(ends) != since+1500+484+100) {
+			t.Errorf("its word ends %d ms after it became next, want 2084: %v", -int64(ends)-since, err)
 		}
 
 		visitor := pubsub.New(pool, pubsub.Config{})
@@ -63,6 +67,28 @@ func TestServerWordOfAGroup(t *testing.T) {
 				}
 				return
 			}
+		}
+	})
+}
+
+// A release of other values ends an old place without a listener, and leaves a young one.
+func TestServerDeadPlaceOfAGroup(t *testing.T) {
+	const dead, young = "00000000-0000-0000-0000-000000000001:x:1:100", "00000000-0000-0000-0000-000000000002:y:1:100"
+	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
+		s.Do("FLUSHALL")
+		pool := redistest.Open(t, s.Config())
+		group := kinds.FasterMulti.Get()
+		if _, err := group.Acquire.Run(t.Context(), pool, []string{walkLock, walkLatch + "0", walkLine}, 60_000, "client:1 a", soon()); err != nil {
+			t.Fatal(err)
+		}
+		now := time.Now()
+		s.Do("ZADD", walkLine, now.Add(-time.Minute).UnixMicro(), dead, now.UnixMicro(), young)
+		keys := []string{walkLock, walkChannel, walkLatch + "1", walkLine}
+		if _, err := group.Release.Run(t.Context(), pool, keys, 0, "client:1 a", "PUBLISH", 20_000, 0, 0, 1, "client", "", ""); err != nil {
+			t.Fatal(err)
+		}
+		if line := answer(pool.Do(t.Context(), "ZRANGE", walkLine, 0, -1)); strings.Contains(line, dead) || !strings.Contains(line, young) {
+			t.Errorf("in the line are %s, want %s", line, young)
 		}
 	})
 }

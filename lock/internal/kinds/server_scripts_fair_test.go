@@ -70,6 +70,24 @@ func TestServerFairPlaceOfAFurtherHold(t *testing.T) {
 	})
 }
 
+// A waiter in the queue has the lock as another kind, and goes on waiting without it: it has one place.
+func TestServerFairPlaceAfterAnUndo(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, s *redistest.Server) {
+		pool := redistest.Open(t, s.Config())
+		s.Do("RPUSH", fairQueue, "client:1", "client:2")
+		s.Do("ZADD", fairTimeouts, soon(), "client:1", soon(), "client:2")
+		s.Do("HSET", walkLock, "client:1", 1)
+		keys := []string{walkLock, fairChannel, fairQueue, fairTimeouts, fairIdle, walkLatch + "0"}
+		got := answer(kinds.All()["fair"]["undo"].Run(t.Context(), pool, keys, 0, "client:1", "PUBLISH", 0, soon(), 100_000, 1, 0, 1))
+		if !strings.Contains(got, "1") {
+			t.Errorf("the undo returns %s, want 1", got)
+		}
+		if queue := answer(pool.Do(t.Context(), "LRANGE", fairQueue, 0, -1)); strings.Count(queue, "client:1") != 1 || strings.Index(queue, "client:1") > strings.Index(queue, "client:2") {
+			t.Errorf("the queue is %s, want client:1 and client:2", queue)
+		}
+	})
+}
+
 func (w *fairWalk) walk() {
 	const all = "redisson_lock__channel*"
 	for _, p := range []*conn.Pool{w.real, w.fake} {
