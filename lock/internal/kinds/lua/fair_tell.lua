@@ -9,7 +9,7 @@ local function tell() -- without a queue, or a right to publish, the lock is fre
     local waiter, place = ok and first, 0
     while waiter do
         place = place + 1
-        local deaf = publish == 'PUBLISH' and deaf(waiter) or redis.pcall(publish, channel .. ':' .. waiter, '0') == 0 -- a pattern does not wait
-        waiter = deaf and counts == '1' and place < 100 and redis.call('lindex', queue, place)
+        local unheard = publish == 'PUBLISH' and deaf(waiter) or redis.pcall(publish, channel .. ':' .. waiter, '0') == 0 -- a pattern does not wait
+        waiter = unheard and counts == '1' and place < 100 and redis.call('lindex', queue, place)
     end
 end
