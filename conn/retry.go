@@ -33,6 +33,10 @@ const EverySentinel contextKey = 2
 // and waits for no node. So in a batch, commands do not wait for a redirection to a node that hangs.
 const NoRepeat contextKey = 3
 
+// Whole is the key of a context value. With the value true, a Pool repeats a batch as a whole or not at all. So all replies are those of one
+// process, and the reply to INFO describes it.
+const Whole contextKey = 4
+
 // classify returns the verdict on any error of an attempt. connected reports whether the attempt had a connection.
 func classify(err error, connected bool) netfail.Verdict {
 	e, transport := err.(*Error)

@@ -191,7 +191,7 @@ func (p *Pool) sendBatch(ctx context.Context, s *sharedConn, cmds []resp.Command
 		}
 		copy(values[begin:], replies)
 		n, why := refusedTail(cmds[begin:], replies)
-		if n > 0 {
+		if n > 0 && (n == len(cmds) || ctx.Value(Whole) != true) {
 			begin = len(cmds) - n
 			return none, why
 		}

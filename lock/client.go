@@ -56,6 +56,7 @@ type Client struct {
 	gates    gates.Gates[entryKey]      // admits callers of Redlocks whose first node is here
 	wanted   gates.Marks[entryKey]      // the same Redlocks that other processes want, too
 	unlike   gates.Marks[entryKey]      // the same Redlocks whose nodes other processes have in another order
+	kept     gates.Marks[entryKey]      // locks of members here whose owner does not have the Redlock
 	owners   atomic.Int64               // the number of the last owner
 	counters struct {                   // of Stats; the watchdog has its own
 		waiting                                  atomic.Int64

@@ -70,6 +70,7 @@ var ErrNoQuorum = errors.New("lock: no majority of the servers could be asked")
 // Use servers without replicas: after a failover a replica may not know granted locks. A restarted server has no vote for
 // RedlockConfig.Quarantine, unless it writes its AOF with appendfsync always. A server emptied by FLUSHALL is not detected.
 // A Redlock has no fencing token, because tokens of several servers do not order the holders.
+// Open the clients of the nodes with conn.New: conn.Open fails while its server is down.
 //
 // Lock asks all servers at once. The [Lease] has a lease per granting server, returned by [Lease.Members]; each member is
 // renewed by its own client. The Lease is held while a majority of all servers holds the lock. A lock lost by a server is
@@ -306,19 +307,22 @@ func (r *Redlock) awaitTurn(ctx context.Context, turn <-chan struct{}, history *
 // contend asks the servers until a majority grants the lock: all at once, unless other processes wait, and then in line.
 func (r *Redlock) contend(ctx context.Context, c redlockCall, leave func(), history *waited) (*Lease, error) {
 	var failing time.Time
-	vain := 0 // grants of the anchor without a majority
+	vain, slow := 0, 0 // grants of the anchor without a majority; majorities that came too late for the lease
 	for inLine := r.first.wanted.Has(r.key); ; {
 		ask, began := r.ask, time.Now()
-		if inLine {
+		stands := inLine && slow < redlockSlow // else all servers at once are faster than one behind the other
+		if stands {
 			ask = r.askInLine
 		}
 		lease, err := ask(ctx, &c, r.leaving(leave))
-		stood := inLine
 		if c.answers {
 			c.answers, failing = false, time.Time{}
 		}
 		if inLine = err != errLeftLine; inLine {
 			history.note(err)
+		}
+		if errors.Is(err, ErrLost) {
+			slow++
 		}
 		switch {
 		case err == nil:
@@ -329,7 +333,7 @@ func (r *Redlock) contend(ctx context.Context, c redlockCall, leave func(), hist
 			return nil, r.gaveUp(ctx, history)
 		case isTaken(err):
 			failing = time.Time{}
-			if stood {
+			if stands {
 				vain++
 			}
 			if vain <= redlockVain || r.first.sleep(ctx, r.pauseInVain(vain-redlockVain)) == nil {
@@ -345,7 +349,7 @@ func (r *Redlock) contend(ctx context.Context, c redlockCall, leave func(), hist
 			return nil, err
 		}
 		pause := r.pause(began)
-		if !stood { // a useless grant is released meanwhile: at the anchor it would be a refusal
+		if !stands { // a useless grant is released meanwhile: at the anchor it would be a refusal
 			pause = min(max(2*time.Since(began), time.Millisecond), redlockPause)
 		}
 		if r.first.sleep(ctx, pause) != nil {

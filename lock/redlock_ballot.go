@@ -174,10 +174,19 @@ func (b *ballot) askAgain(ctx context.Context, node int, refused error, took tim
 func (b *ballot) settle(ctx context.Context, node int, lease *Lease, err error) {
 	b.count(node, lease, err)
 	if err == nil && b.joinIfWon(node, lease) {
+		b.noteKept(node, false)
 		return
 	}
 	if lease != nil {
 		b.call.release(ctx, lease)
+	}
+}
+
+// noteKept notes whether somebody still keeps the lock of a node beside the one who has won the Redlock.
+func (b *ballot) noteKept(node int, kept bool) {
+	h := b.lock.members[node]
+	if marks, key := &h.client.kept, h.target.awaitedAs(); !kept || marks.Has(key) {
+		marks.Set(key, kept)
 	}
 }
 
@@ -207,6 +216,9 @@ func (b *ballot) count(node int, l *Lease, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.decidedLocked() {
+		if b.whole != nil && errors.Is(err, ErrNotAcquired) {
+			b.noteKept(node, true)
+		}
 		return
 	}
 	switch {
@@ -215,9 +227,20 @@ func (b *ballot) count(node int, l *Lease, err error) {
 	case errors.Is(err, ErrNotAcquired):
 		b.votes[node] = vote{result: voteRefused}
 	default:
-		b.votes[node] = vote{result: voteFailed, err: err}
+		b.votes[node] = vote{result: voteFailed, err: failureOfNode(err)}
 	}
 	b.decideLocked()
+}
+
+// failureOfNode returns the reason why an attempt at one server has failed with err. The end of NodeTimeout does not match the end of the caller's context.
+func failureOfNode(err error) error {
+	if e, ok := errors.AsType[*NotAcquiredError](err); ok && e.Err != nil {
+		err = e.Err
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("no answer in time: %v", err)
+	}
+	return err
 }
 
 // decideLocked decides the ballot if missing answers cannot change the result.
@@ -237,6 +260,11 @@ func (b *ballot) decideLocked() {
 	case len(parts) >= quorum:
 		if b.err = b.checkMajority(parts); b.err == nil {
 			b.whole = newWhole(quorum, false, parts, b.ended, b.lock.cfg.Quarantine)
+			for node, v := range b.votes {
+				if v.result == voteRefused {
+					b.noteKept(node, true)
+				}
+			}
 		}
 	case len(parts)+missing >= quorum:
 		return

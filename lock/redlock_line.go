@@ -28,21 +28,33 @@ const (
 	// redlockPause limits the pause between ballots with slow servers, and redlockPauseMax the one behind more than redlockVain vain grants of
 	// the anchor: somebody has the lock on the other servers.
 	redlockPause, redlockPauseMax, redlockVain = 250 * time.Millisecond, time.Second, 2
+	// redlockSlow is the number of leases, won too late in line, after which all servers are asked at once.
+	redlockSlow = 3
 )
 
 // errLeftLine says that the anchor is of no use: a ballot has to decide.
 var errLeftLine = errors.New("lock: the server with the line of a Redlock does not answer, or keeps a lock that is free elsewhere")
 
 // anchor returns the first node whose server is of use, as Redisson's clients ask the servers in the order of the nodes. If other processes have them
-// in another order, it returns the node of the smallest identity instead. If no server is of use, it returns the first node.
+// in another order, it returns the node of the smallest identity instead. A server where somebody keeps the lock beside the Redlock comes last. If no
+// server is of use, anchor returns the first node.
 func (r *Redlock) anchor() int {
 	best, unlike := -1, r.first.unlike.Has(r.key)
-	for i, h := range r.members {
-		if self := h.client.identity; self.Useful() && (best < 0 || unlike && self.ID() < r.members[best].client.identity.ID()) {
-			best = i
+	for _, kept := range []bool{false, true} {
+		for i, h := range r.members {
+			self := h.client.identity
+			if !self.Useful() || h.client.kept.Has(h.target.awaitedAs()) != kept {
+				continue
+			}
+			if best < 0 || unlike && self.ID() < r.members[best].client.identity.ID() {
+				best = i
+			}
+		}
+		if best >= 0 {
+			return best
 		}
 	}
-	return max(0, best)
+	return 0
 }
 
 // stand is the wait of a process in the line of the anchor.
@@ -104,7 +116,7 @@ func (s *stand) acquire(ctx context.Context) (*Lease, error) {
 	b.answer(true)
 	b.settleBehind(ctx, s.anchor, granted)
 	lease, err := b.await(ctx)
-	if errors.Is(err, ErrNotAcquired) && ctx.Err() == nil { // other processes have the other servers, and wait for this one
+	if isTaken(err) && ctx.Err() == nil { // other processes have the other servers, and wait for this one
 		first.unlike.Set(s.lock.key, true)
 	}
 	return lease, err
@@ -197,8 +209,8 @@ func (s *stand) waitInLine(ctx context.Context, w *waiter) (*Lease, error) {
 	looking := make(chan struct{})
 	go func() {
 		defer close(looking)
-		last, every := "", redlockLook
-		for ; s.lock.first.sleep(ctx, every/2+rand.N(every)) == nil; every = min(2*every, redlockLookMax) {
+		var last []string
+		for every := redlockLook; s.lock.first.sleep(ctx, every/2+rand.N(every)) == nil; every = min(2*every, redlockLookMax) {
 			var useless bool
 			if last, useless = s.look(ctx, last); useless {
 				s.leave()
@@ -211,9 +223,10 @@ func (s *stand) waitInLine(ctx context.Context, w *waiter) (*Lease, error) {
 	return granted, err
 }
 
-// look asks all servers who has the lock, and returns the owner on the anchor. useless: another anchor is better, or this one keeps the same owner,
-// last, although the lock is free on a majority of the servers; or too few servers answer at all.
-func (s *stand) look(ctx context.Context, last string) (owner string, useless bool) {
+// look asks all servers who has the lock, and returns the owner on each, "" for none. useless: another anchor is better, or too few servers answer
+// at all, or the anchor has the same owner as at the last look, and a majority of the servers has none or another one: that owner does not have the
+// Redlock, and its lock may last.
+func (s *stand) look(ctx context.Context, last []string) (owners []string, useless bool) {
 	r, anchor := s.lock, s.anchor
 	limited, cancel := s.limit(ctx)
 	defer cancel()
@@ -222,7 +235,9 @@ func (s *stand) look(ctx context.Context, last string) (owner string, useless bo
 	if ctx.Err() != nil {
 		return last, false
 	}
-	free, answers := 0, 0
+	owners = make([]string, len(r.members))
+	copy(owners, last)
+	others, answers := 0, 0
 	for i, err := range errs {
 		self := r.members[i].client.identity
 		if _, replied := errors.AsType[resp.Error](err); err != nil && !replied { // the user may have no right to the question
@@ -230,14 +245,21 @@ func (s *stand) look(ctx context.Context, last string) (owner string, useless bo
 			continue
 		}
 		self.Answered()
-		if answers++; err == nil && !infos[i].Locked {
-			free++
+		if answers++; err != nil {
+			continue
+		}
+		owners[i] = ""
+		if holders := infos[i].Holders; len(holders) > 0 {
+			owners[i] = holders[0].Owner
+		}
+		if owners[i] == "" || last != nil && owners[i] != last[i] {
+			others++
 		}
 	}
-	if holders := infos[anchor].Holders; len(holders) > 0 {
-		owner = holders[0].Owner
-	}
 	s.call.answers = s.call.answers || answers >= r.quorum
-	stuck := owner != "" && owner == last && free >= r.quorum
-	return owner, r.anchor() != anchor || answers < r.quorum || stuck
+	if last != nil && owners[anchor] != "" && owners[anchor] == last[anchor] && others >= r.quorum {
+		h := r.members[anchor]
+		h.client.kept.Set(h.target.awaitedAs(), true)
+	}
+	return owners, r.anchor() != anchor || answers < r.quorum
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -238,6 +239,9 @@ func TestRedlockServersDown(t *testing.T) {
 				wantErr(t, "Lock() with three of five down", err, lock.ErrNoQuorum)
 				if took := time.Since(start); took < 30*time.Second || took > 40*time.Second {
 					t.Errorf("gave up after %v", took)
+				}
+				if errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "not acquired") {
+					t.Errorf("%v: its context has not ended", err)
 				}
 				set(f[1].srv, false)
 				set(f[3].srv, false)

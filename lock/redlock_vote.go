@@ -57,12 +57,14 @@ func (q *question) ask(ctx context.Context, waits bool) (lease *Lease, w *waiter
 		q.client.table.mu.Unlock()
 	}
 	left, err := q.tryObtain(ctx)
-	e, refused := errors.AsType[*NotAcquiredError](err)
-	switch {
-	case refused && e.untried: // its time was over before: the server has refused nothing
+	if e, refused := errors.AsType[*NotAcquiredError](err); refused && e.untried { // its time was over before: the server has refused nothing
 		err = e.Err
-	case waits && errors.Is(err, ErrNotAcquired):
-		return nil, q.newWaiter(ctx, left, before), nil
+	}
+	if errors.Is(err, ErrNotAcquired) {
+		q.client.identity.Answered()
+		if waits {
+			return nil, q.newWaiter(ctx, left, before), nil
+		}
 	}
 	q.client.leavePlace(q.target, q.place)
 	return q.got, nil, q.verify(ctx, err)
@@ -123,7 +125,7 @@ func (v infoFirst) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.V
 		ask = ask.On(key)
 	}
 	sent := v.client.now()
-	replies, err := v.Doer.SendBatch(ctx, append([]resp.Command{ask}, cmds...))
+	replies, err := v.Doer.SendBatch(context.WithValue(ctx, conn.Whole, true), append([]resp.Command{ask}, cmds...))
 	if err != nil {
 		return nil, err
 	}
