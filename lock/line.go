@@ -114,10 +114,13 @@ func (r *request) notePlace(p position, start clock.Instant, granted bool, err e
 }
 
 // releasePosition returns the position for the release of l: the place that l has to leave or, so that other processes come first, the place
-// of this process's waiters, which moves to the end of the line.
+// of this process's waiters, which moves to the end of the line. While AtLeast keeps the lock taken nobody gives way.
 func (l *Lease) releasePosition() position {
 	c := l.client
-	if l.place != nil {
+	switch {
+	case l.keepFor() > 0:
+		return position{"", standsNowhere}
+	case l.place != nil:
 		return position{l.place, standsLeave}
 	}
 	c.table.mu.Lock()

@@ -341,7 +341,7 @@ func (p *repeat) Needed() (left bool, outcome error) {
 func (p *repeat) Call() *remote.Call {
 	l, last := p.lease, p.lease.client.clocks.LastMoment(p.Name())
 	if !l.beginRequest() {
-		return l.releaseCall(last)
+		return l.releaseCall(l.releasePosition(), last)
 	}
 	a := acquire{hold: l.hold, lease: l.term, latch: l.course.Latch, lastMoment: last}
 	return a.undoCall(l, l.otherHolds())

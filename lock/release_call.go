@@ -8,7 +8,6 @@ import (
 	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/resp"
-	"github.com/lockwire/lockwire/script"
 )
 
 // single reports whether the release runs the script kind.Single, made for owners with exactly one hold.
@@ -32,10 +31,21 @@ func (l *Lease) finishLatch(released bool) {
 }
 
 // runRelease sends the release, and again if the request came too late. It records who else waits for the lock.
-func (l *Lease) runRelease(ctx context.Context) (resp.Value, error) {
-	v, err := l.sendRelease(ctx)
+func (l *Lease) runRelease(ctx context.Context) (v resp.Value, err error) {
+	c, way := l.client, l.releasePosition()
+	defer l.endStalePlace(way)
+	if l.single() && l.keepFor() == 0 {
+		v, err = l.runSingle(ctx, way)
+	} else {
+		v, err = c.scripts.RunInTime(ctx, l.target.Name, func(last int64) *remote.Call {
+			if l.course.MustUndo(c.now()) { // the machine has slept since the first request
+				return nil
+			}
+			return l.releaseCall(way, last)
+		})
+	}
 	if count, bad := v.Int(); err == nil && bad == nil && count > 0 {
-		c, reply := l.client, waiting(count)
+		reply := waiting(count)
 		if reply != visitorsWait && (c.remote.Spread != nil || c.remote.Failover != nil) { // such a server does not know all listeners
 			reply = someoneWaits
 		}
@@ -46,23 +56,6 @@ func (l *Lease) runRelease(ctx context.Context) (resp.Value, error) {
 		}
 	}
 	return v, err
-}
-
-// sendRelease is runRelease without the record.
-func (l *Lease) sendRelease(ctx context.Context) (resp.Value, error) {
-	if l.keepFor() == 0 { // otherwise the lock stays taken, and nobody gives way
-		way := l.releasePosition()
-		defer l.endStalePlace(way)
-		if l.single() {
-			return l.runSingle(ctx, way)
-		}
-	}
-	return l.client.scripts.RunInTime(ctx, l.target.Name, func(last int64) *remote.Call {
-		if l.course.MustUndo(l.client.now()) { // the machine has slept since the first request
-			return nil
-		}
-		return l.releaseCall(last)
-	})
 }
 
 // runSingle runs the script single. The steps are those of Runner.Run, without allocations.
@@ -86,48 +79,31 @@ func (l *Lease) runSingle(ctx context.Context, way position) (resp.Value, error)
 		c.cleanup.DeleteLatch(t.Name, l.course.Latch)
 		l.course.Latch = newLatch(t)
 	}
-	return c.scripts.RunMigrating(ctx, l.singleCall(way), err)
+	return c.scripts.RunMigrating(ctx, l.releaseCall(way, 0), err)
 }
 
-// releaseCall returns the call of runRelease, with the last moment last.
-func (l *Lease) releaseCall(last int64) *remote.Call {
+// releaseCall returns the call that releases l, with the last moment last, by one of three scripts. All use the latch in the same way, so that a
+// repeat may be another one:
+//
+//   - keep, while AtLeast keeps the lock taken
+//   - single, for owners with exactly one hold. It has no last moment: its owner never holds the lock again, so a late one does no harm
+//   - release, which counts the holds of the owner
+func (l *Lease) releaseCall(way position, last int64) *remote.Call {
+	c, t := l.client, l.target
+	x := &remote.Call{Lock: t.Lock, Keys: l.ownerKeys(l.course.Latch),
+		Apart: remote.Apart{OnSource: true, MayFree: true, Ran: &l.course.RanApart}}
 	if rest := l.keepFor(); rest > 0 {
-		return l.keepCall(rest, last)
+		ms := (rest-1)/time.Millisecond + 1 // rounded up, without overflow
+		x.Script, x.Keys = t.kind.Keep, append(t.baseKeys(), l.course.Latch)
+		x.Args = append(l.releaseArgs(int64(ms), l.course.MayRun(), last), l.successor())
+		return x
 	}
 	if l.single() {
-		return l.singleCall(l.releasePosition())
+		args := l.singleArgs(c.publishing(t), c.listenersKnown(t), way)
+		x.Script, x.Args = t.kind.Single, args[:]
+		return x
 	}
-	return l.countedCall(l.releasePosition(), last)
-}
-
-// keepCall returns the call that releases l and keeps the lock taken for rest, with the last moment last. A repeat after the rest runs the
-// release script instead: both scripts use the latch in the same way.
-func (l *Lease) keepCall(rest time.Duration, last int64) *remote.Call {
-	x := l.callOf(l.target.kind.Keep)
-	x.Keys = append(l.target.baseKeys(), l.course.Latch)
-	ms := (rest-1)/time.Millisecond + 1 // rounded up, without overflow
-	x.Args = append(l.releaseArgs(int64(ms), l.course.MayRun(), last), l.successor())
-	return x
-}
-
-// singleCall returns the call of the script single. It has no last moment: its owner never holds the lock again, so a late one does no harm.
-func (l *Lease) singleCall(way position) *remote.Call {
-	c, t := l.client, l.target
-	x := l.callOf(t.kind.Single)
-	args := l.singleArgs(c.publishing(t), c.listenersKnown(t), way)
-	x.Args = args[:]
-	return x
-}
-
-// singleArgs returns the ARGV of the script single.
-func (l *Lease) singleArgs(publish string, known int, way position) [6]any {
-	return [...]any{l.owner, publish, known, way.place, way.stand, l.course.MayRun()}
-}
-
-// countedCall returns the call of the script release, which counts the holds of the owner.
-func (l *Lease) countedCall(way position, last int64) *remote.Call {
-	c, t := l.client, l.target
-	x := l.callOf(t.kind.Release)
+	x.Script = t.kind.Release
 	x.Apart.MayRunUntil, x.Apart.ForTwoNodes = l.own().mayRun(), l.changeForTwoNodes
 	x.Apart.Owner, x.Apart.Holds = l.owner, l.tally().count
 	if !l.course.Reused && !l.course.MayRun() {
@@ -140,16 +116,14 @@ func (l *Lease) countedCall(way position, last int64) *remote.Call {
 	return x
 }
 
+// singleArgs returns the ARGV of the script single.
+func (l *Lease) singleArgs(publish string, known int, way position) [6]any {
+	return [...]any{l.owner, publish, known, way.place, way.stand, l.course.MayRun()}
+}
+
 // releaseArgs returns the first ARGV of the scripts release and keep. kept is the lease that remains, or what a group keeps.
 func (l *Lease) releaseArgs(kept any, repeat bool, last int64) []any {
 	return append(make([]any, 0, 10), kept, l.owner, l.client.publishing(l.target), course.LatchLife.Milliseconds(), repeat, last)
-}
-
-// callOf returns a call of a script that releases l, without arguments.
-func (l *Lease) callOf(release *script.Script) *remote.Call {
-	t := l.target
-	return &remote.Call{Script: release, Lock: t.Lock, Keys: l.ownerKeys(l.course.Latch),
-		Apart: remote.Apart{OnSource: true, MayFree: true, Ran: &l.course.RanApart}}
 }
 
 // changeForTwoNodes changes x, the release of l, while the keys are on two nodes:
