@@ -11,6 +11,7 @@ import (
 	"github.com/lockwire/lockwire/lock/internal/bounds"
 	"github.com/lockwire/lockwire/lock/internal/cleanup"
 	"github.com/lockwire/lockwire/lock/internal/clock"
+	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/lock/internal/logs"
 	"github.com/lockwire/lockwire/lock/internal/looks"
 	"github.com/lockwire/lockwire/lock/internal/machine"
@@ -52,7 +53,7 @@ func New(server Server, cfg Config) (*Client, error) {
 	c.bounds = bounds.New()
 	c.tryPlace = c.id + ":0"
 	c.readerID, c.writerID = c.id+":r", c.id+":w"
-	c.watchdog = renewals{c}.watchdog(renewals{c}.listenForced)
+	c.watchdog = renewals{c}.watchdog(func() (*pubsub.Subscription, error) { return c.events.Listen(kinds.ForcedChannel) })
 	c.cleanup = c.newCleanup()
 	c.stopLossReports, c.removeTitle = func() {}, func() {}
 	if s, ok := find[interface{ OnLoss(fn func()) (stop func()) }](server); ok {

@@ -273,7 +273,7 @@ func refresh(ctx context.Context, leases []*Lease) error {
 	for _, same := range remote.Partition(leases, serverOf) {
 		c := same[0].client
 		start := c.now()
-		for _, a := range (renewals{c}).ask(ctx, same, wholeTerm) {
+		for _, a := range (renewals{c}).ask(ctx, same, same[0].term.Milliseconds()) {
 			switch l := a.Lease; {
 			case a.Err != nil && temporary(a.Err):
 				return partly{serverError(a.Err)}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,17 +45,12 @@ func (r renewals) watchdog(listen func() (*pubsub.Subscription, error)) *watchdo
 			if check {
 				return r.ask(ctx, leases, checkOnly)
 			}
-			return r.ask(ctx, leases, wholeTerm)
+			return r.ask(ctx, leases, c.cfg.Lease.Milliseconds())
 		},
 		Named:  c.table.leasesNamed,
 		Listen: listen,
 		Round:  r.traceRound(),
 	})
-}
-
-// listenForced listens to the names of locks that other clients have forced.
-func (r renewals) listenForced() (*pubsub.Subscription, error) {
-	return r.client.events.Listen(kinds.ForcedChannel)
 }
 
 // firstDue returns the time of the first renewal of a new lease, or the end of a lease without renewal.
@@ -132,14 +128,10 @@ func (l *Lease) notRenewed(taken bool) {
 // answer is the server's reply to the renewal of a lease, or the error.
 type answer = watchdog.Answer[*Lease]
 
-const (
-	// checkOnly makes a renewal that changes nothing: scripts only lengthen leases, and PTTL is -2 at least.
-	checkOnly = -2
-	// wholeTerm stands for the term of the leases. All leases under renewal have the same term, and all parts of a Multi.
-	wholeTerm = 0
-)
+// checkOnly, in place of a time in ms, makes a renewal that changes nothing: scripts only lengthen leases, and PTTL is -2 at least.
+const checkOnly = -2
 
-// ask extends leases on a single server to ms from now, or wholeTerm; with checkOnly it only asks whether the leases could be extended.
+// ask extends leases on a single server to ms from now; with checkOnly it only asks whether the leases could be extended.
 // It returns an answer per lease, in any order. Locks of the same slot and script share a call. While a slot migrates, its keys may be on two
 // nodes, and both refuse a shared call; then ask makes a call per lock.
 //
@@ -152,10 +144,17 @@ func (r renewals) ask(ctx context.Context, leases []*Lease, ms int64) []answer {
 		asked = append(asked, same[0])
 		others[same[0]] = same[1:]
 	}
-	answers := r.askEach(ctx, asked, ms)
-	for _, a := range answers {
+	batches := r.batches(asked)
+	answers := r.run(ctx, batches, renewCalls(batches, ms), ms)
+	answers = r.askElsewhere(ctx, answers, ms)
+	for i, a := range answers {
+		if remote.TryAgain(a.Err) && a.Lease.target.kind.isRead() {
+			a = r.askByKeys(ctx, a.Lease, ms)
+			answers[i] = a
+		}
 		for _, l := range others[a.Lease] {
-			answers = append(answers, answer{Lease: l, Outcome: a.Outcome, Err: a.Err})
+			a.Lease = l
+			answers = append(answers, a)
 		}
 	}
 	return answers
@@ -170,99 +169,64 @@ func askedAs(l *Lease) any {
 	return l
 }
 
-// askEach is ask with a request for each lease.
-func (r renewals) askEach(ctx context.Context, leases []*Lease, ms int64) []answer {
-	batches := r.batches(leases)
-	answers := r.run(ctx, batches, renewCalls(batches, ms), ms)
-	var refused []int // indexes in answers
-	i := 0
-	for _, batch := range batches {
-		for range batch {
-			if len(batch) > 1 && remote.TryAgain(answers[i].Err) {
-				refused = append(refused, i)
-			}
-			i++
-		}
+// askElsewhere asks again, slot by slot, for leases that a server has redirected: a batch with WAIT follows no redirection of a part. It returns
+// answers with the new ones. Requests of the watchdog return at once, as the watchdog follows redirections itself.
+func (r renewals) askElsewhere(ctx context.Context, answers []answer, ms int64) []answer {
+	if ctx.Value(conn.NoRepeat) == true {
+		return answers
 	}
-	r.askAgain(ctx, answers, refused, ms)
-	r.askElsewhere(ctx, answers, ms)
-	r.askReaderKeys(ctx, answers, ms)
+	var led []*Lease
+	answers = slices.DeleteFunc(answers, func(a answer) bool {
+		elsewhere := remote.Asks(a.Err) || remote.Moved(a.Err)
+		if elsewhere {
+			led = append(led, a.Lease)
+		}
+		return elsewhere
+	})
+	for _, part := range remote.BySlot(r.client.remote, led, (*Lease).Name) {
+		answers = append(answers, r.askSingly(ctx, part, ms)...)
+	}
 	return answers
 }
 
-// askAgain asks again for the leases of answers with the given indexes, with a call for each lease.
-func (r renewals) askAgain(ctx context.Context, answers []answer, indexes []int, ms int64) {
+// askSingly asks for leases with a call for each.
+func (r renewals) askSingly(ctx context.Context, leases []*Lease, ms int64) []answer {
 	var batches [][]*Lease
-	for _, i := range indexes {
-		batches = append(batches, []*Lease{answers[i].Lease})
+	for _, l := range leases {
+		batches = append(batches, []*Lease{l})
 	}
-	for j, a := range r.run(ctx, batches, renewCalls(batches, ms), ms) {
-		answers[indexes[j]] = a
-	}
-}
-
-// askElsewhere asks again, slot by slot, for leases that a server has redirected: a batch with WAIT follows no redirection of a part.
-// Requests of the watchdog return at once, as the watchdog follows redirections itself.
-func (r renewals) askElsewhere(ctx context.Context, answers []answer, ms int64) {
-	if ctx.Value(conn.NoRepeat) == true {
-		return
-	}
-	var led []int
-	for i, a := range answers {
-		if remote.Asks(a.Err) || remote.Moved(a.Err) {
-			led = append(led, i)
-		}
-	}
-	for _, part := range remote.BySlot(r.client.remote, led, func(i int) string { return answers[i].Lease.Name() }) {
-		r.askAgain(ctx, answers, part, ms)
-	}
+	return r.run(ctx, batches, renewCalls(batches, ms), ms)
 }
 
 // readHold is the value of the key with the lease of a reader's hold.
 const readHold = "1"
 
-// askReaderKeys asks again for the readers among refused answers, with a call for each key. While a slot migrates, the keys of a lock may be
-// on two nodes, and a hold that has ended has no key on either: both refuse a call with several of them.
+// askByKeys asks for the lease of a reader with a call for each key. While a slot migrates, the keys of a lock may be on two nodes, and a hold
+// that has ended has no key on either: both refuse a call with several of them.
 //
 // The holds go first: until their leases are longer, other readers that leave may shorten the lock's.
-func (r renewals) askReaderKeys(ctx context.Context, answers []answer, ms int64) {
-	for i := range answers {
-		a := &answers[i]
-		k := a.Lease.target.kind
-		if !remote.TryAgain(a.Err) || !k.isRead() {
-			continue
+func (r renewals) askByKeys(ctx context.Context, l *Lease, ms int64) (a answer) {
+	k, alive := l.target.kind, false
+	for _, key := range l.readLeases() {
+		if a = r.askKey(ctx, l, k.RenewRead, key, readHold, ms); a.Err != nil {
+			return a
 		}
-		alive := int64(0)
-		for _, key := range a.Lease.readLeases() {
-			*a = r.askKey(ctx, a.Lease, k.RenewRead, key, readHold, ms)
-			if a.Err != nil {
-				break
-			}
-			alive = max(alive, a.Outcome)
-		}
-		if a.Err != nil {
-			continue
-		}
-		term := ms
-		if alive < 1 {
-			term = checkOnly
-		}
-		*a = r.askKey(ctx, a.Lease, k.twin.Renew, a.Lease.target.renewKey, a.Lease.owner, term)
-		if a.Err == nil && a.Outcome == 1 && alive < 1 {
-			a.Outcome = 0
-		}
+		alive = alive || a.Outcome == 1
 	}
+	if alive {
+		return r.askKey(ctx, l, k.twin.Renew, l.target.renewKey, l.owner, ms)
+	}
+	a = r.askKey(ctx, l, k.twin.Renew, l.target.renewKey, l.owner, checkOnly) // another owner may have the lock
+	a.Outcome = min(a.Outcome, 0)
+	return a
 }
 
 // askKey extends the lease of a key that has the given owner.
 func (r renewals) askKey(ctx context.Context, l *Lease, renew *script.Script, key, owner string, ms int64) answer {
-	if ms == wholeTerm {
-		ms = l.term.Milliseconds()
-	}
 	return r.run(ctx, [][]*Lease{{l}}, []script.Call{renew.Call([]string{key}, ms, owner)}, ms)[0]
 }
 
-// run sends calls. calls[i] renews the leases of batches[i].
+// run sends calls. calls[i] renews the leases of batches[i]; the leases of a call that is refused because its keys are on two nodes get a call each.
 func (r renewals) run(ctx context.Context, batches [][]*Lease, calls []script.Call, ms int64) []answer {
 	var replies []resp.Value
 	var err, unacked, failure error // err may have replies to some of the calls; failure is of all
@@ -272,16 +236,25 @@ func (r renewals) run(ctx context.Context, batches [][]*Lease, calls []script.Ca
 		replies, err = script.RunBatch(remote.Dividing(ctx), r.client.server, calls)
 	}
 	var answers []answer
+	var divided []*Lease
 	for i, batch := range batches {
 		reply, failed := script.Outcome(replies, err, i)
+		failed = cmp.Or(failure, failed)
+		if len(batch) > 1 && remote.TryAgain(cmp.Or(failed, reply.Err())) {
+			divided = append(divided, batch...)
+			continue
+		}
 		for j, l := range batch {
 			a := answer{Lease: l}
-			a.Outcome, a.Err = renewalOutcome(reply, cmp.Or(failure, failed), j)
+			a.Outcome, a.Err = renewalOutcome(reply, failed, j)
 			if a.Err == nil && a.Outcome == 1 {
 				a.Err = unacked
 			}
 			answers = append(answers, a)
 		}
+	}
+	if len(divided) > 0 {
+		answers = append(answers, r.askSingly(ctx, divided, ms)...)
 	}
 	return answers
 }
@@ -340,9 +313,6 @@ func renewCall(leases []*Lease, ms int64) script.Call {
 	var holds []string // of readers
 	for _, l := range leases {
 		holds = append(holds, l.readLeases()...)
-	}
-	if ms == wholeTerm {
-		ms = leases[0].term.Milliseconds()
 	}
 	keys := make([]string, len(leases), len(leases)+len(holds))
 	args := make([]any, 1, 1+len(leases))
