@@ -8,10 +8,6 @@ import (
 
 // tryObtain is the attempt of a call that does not wait. left is as for attempt.
 func (r *request) tryObtain(ctx context.Context) (left time.Duration, err error) {
-	c := r.client
-	if c.isClosed() {
-		return 0, ErrClosed
-	}
 	if err := r.ready(ctx); err != nil {
 		return 0, err
 	}
@@ -21,7 +17,7 @@ func (r *request) tryObtain(ctx context.Context) (left time.Duration, err error)
 		return left, nil
 	case err == nil:
 		return left, r.notAcquired(nil)
-	case c.isClosed(), errors.Is(err, ctx.Err()):
+	case r.client.isClosed(), errors.Is(err, ctx.Err()):
 		return left, r.gaveUp(ctx)
 	}
 	return left, err
@@ -29,34 +25,27 @@ func (r *request) tryObtain(ctx context.Context) (left time.Duration, err error)
 
 // obtain makes the first attempt of a call that waits. It returns a waiter if r has to wait: then r is no longer used.
 func (r *request) obtain(ctx context.Context) (w *waiter, err error) {
-	c := r.client
-	if c.isClosed() {
-		return nil, ErrClosed
-	}
+	c, asking := r.client, ctx
 	r.waits, r.since = true, time.Now()
 	if err := r.ready(ctx); err != nil {
 		return nil, err
 	}
 	r.deadline, _ = ctx.Deadline()
-	if !r.target.kind.queued() {
-		return r.obtainFirst(ctx, ctx)
+	if r.target.kind.queued() {
+		if !r.enterQueue() {
+			return nil, ErrClosed
+		}
+		defer func() {
+			if w == nil {
+				c.waiters.Done()
+				r.leaveQueue()
+			}
+		}()
+		// For all kinds this would double the allocations of a Lock and Unlock (TestAllocations), so others pay for it in a wait only.
+		whileOpen, cancel := c.untilClose(ctx)
+		defer cancel()
+		asking = whileOpen
 	}
-	if !r.enterQueue() {
-		return nil, ErrClosed
-	}
-	whileOpen, cancel := c.untilClose(ctx)
-	defer cancel()
-	if w, err = r.obtainFirst(ctx, whileOpen); w == nil {
-		c.waiters.Done()
-		r.leaveQueue()
-	}
-	return w, err
-}
-
-// obtainFirst is obtain for a prepared request. asking is the context of its attempt: untilClose for all would double the allocations of
-// a Lock and Unlock (TestAllocations), so only calls in a queue on the server pay for it, and all in a wait.
-func (r *request) obtainFirst(ctx, asking context.Context) (*waiter, error) {
-	c := r.client
 	before, must := r.mustWait()
 	if must {
 		return r.newWaiter(ctx, noTTL, before), nil
@@ -82,7 +71,7 @@ func (r *request) obtainFirst(ctx, asking context.Context) (*waiter, error) {
 // ready prepares the first attempt of r. For a call that waits, ready tolerates an unreachable server as the wait does.
 func (r *request) ready(ctx context.Context) error {
 	c := r.client
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || c.isClosed() {
 		return r.gaveUp(ctx)
 	}
 	err := c.channels.Settle(ctx, r.target.Lock)
