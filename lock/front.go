@@ -33,7 +33,6 @@ func (w *waiter) prepare() {
 	if first {
 		h.Refused(time.Now(), w.left, t.backoff)
 	}
-	w.timer = time.NewTimer(time.Until(h.At()))
 }
 
 func (t *target) watch(c *Client, wake chan<- struct{}, channels ...string) (*pubsub.Watch, error) {
@@ -63,7 +62,8 @@ func (w *waiter) contend(ctx context.Context) (err error) {
 // sleep waits for a reason for an attempt or a question, for wait at most. Meanwhile a holder of this process may hand the lock over.
 // sleep reports done at the end of the whole wait.
 func (w *waiter) sleep(ctx context.Context, wait time.Duration) (done bool, err error) {
-	w.timer.Reset(w.questions.next(wait))
+	next := time.NewTimer(w.questions.next(wait))
+	defer next.Stop()
 	w.offer(ctx)
 	select {
 	case <-w.wake:
@@ -73,7 +73,7 @@ func (w *waiter) sleep(ctx context.Context, wait time.Duration) (done bool, err 
 		w.entry.head.noteEvents(w.client, w.target)
 	case <-w.shared:
 		w.entry.head.Wake()
-	case <-w.timer.C:
+	case <-next.C:
 	case <-ctx.Done():
 		return true, w.stopWaiting(ctx)
 	case <-w.client.done:

@@ -263,7 +263,6 @@ type waiter struct {
 
 	front atomic.Bool             // the waiter stands at the front
 	claim claim.Claim[handedOver] // the agreement with a releasing holder, who changes it too
-	timer *time.Timer             // for the next look; nil before the waiter is at the front
 
 	questions    questions // owned by the waiter at the front
 	expiredSince time.Time // the first grant that arrived expired, if all grants since then did so; owned by the waiter

@@ -165,9 +165,6 @@ func (w *waiter) learnFromFront(why *denial) {
 // end cleans up after a wait with the outcome err.
 func (w *waiter) end(err *error) {
 	c := w.client
-	if w.timer != nil {
-		w.timer.Stop()
-	}
 	if w.target.kind.queued() {
 		w.leaveQueue()
 		if w.entry.head.events != nil {
