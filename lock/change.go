@@ -54,26 +54,16 @@ type change struct {
 // change runs an operation of the kind and returns the result of its script. Unconfirmed changes are repeated: first
 // by the caller for as long as ctx allows, up to bounds.Max, and then in the background. A change that gives
 // something back also runs if ctx has already ended.
-func (h *Handle) change(ctx context.Context, operation string, givesBack bool, args ...any) (int64, error) {
+func (h *Handle) change(ctx context.Context, operation string, givesBack bool, args ...any) (n int64, err error) {
 	if h.err != nil {
 		return 0, h.err
 	}
-	trace := h.client.cfg.Trace
-	if !givesBack || trace == nil {
-		return h.makeChange(ctx, operation, givesBack, args)
-	}
-	ctx, release := trace.beginRelease(ctx, time.Now(), ReleaseStart{Client: h.client, Kind: h.target.kind.Name, Name: h.target.Name})
-	n, err := h.makeChange(ctx, operation, true, args)
-	release.end(ctx, ReleaseEnd{Err: err})
-	return n, err
-}
-
-// makeChange is change without a Trace.
-func (h *Handle) makeChange(ctx context.Context, operation string, givesBack bool, args []any) (int64, error) {
 	c, t := h.client, &h.target
 	var done context.CancelFunc
 	if givesBack {
-		ctx, done = c.bounds.Context(ctx, bounds.Max, false)
+		traced, release := c.cfg.Trace.beginRelease(ctx, time.Now(), ReleaseStart{Client: c, Kind: t.kind.Name, Name: t.Name})
+		defer func() { release.end(traced, ReleaseEnd{Err: err}) }()
+		ctx, done = c.bounds.Context(traced, bounds.Max, false)
 	} else {
 		ctx, done = context.WithTimeout(ctx, bounds.Max)
 	}

@@ -69,10 +69,10 @@ type Spread interface {
 
 // nature has the declared properties of a Client's Server.
 type nature struct {
-	inner    Server   // the innermost Server, without wrappers
-	spread   Spread   // nil for a single server
-	sole     Sole     // nil for several servers, or with Standalone
-	failover Failover // nil if no replica ever replaces a server
+	inner    Server          // the innermost Server, without wrappers
+	spread   Spread          // nil for a single server
+	sole     Sole            // nil for several servers, or with Standalone
+	failover remote.Failover // nil if no replica ever replaces a server
 }
 
 // classify returns the nature of a Server.
@@ -125,12 +125,9 @@ func (n *nature) same(other *nature) bool {
 
 // remote returns the Server for requests of a client.
 func (n *nature) remote(outer Server, log *logs.Log) *remote.Server {
-	s := &remote.Server{Doer: outer, Log: log}
+	s := &remote.Server{Doer: outer, Failover: n.failover, Log: log}
 	if n.spread != nil { // otherwise an interface with a nil inside
 		s.Spread = n.spread
-	}
-	if n.failover != nil {
-		s.Failover = n.failover
 	}
 	return s
 }

@@ -278,9 +278,9 @@ type releasing struct {
 	start ReleaseStart
 }
 
-// beginRelease reports a release that begins at begin. The caller must call end.
+// beginRelease reports a release that begins at begin. The caller must call end. Without a Trace both do nothing.
 func (t *Trace) beginRelease(ctx context.Context, begin time.Time, start ReleaseStart) (context.Context, releasing) {
-	if t.ReleaseStart != nil {
+	if t != nil && t.ReleaseStart != nil {
 		ctx = t.ReleaseStart(ctx, start)
 	}
 	return ctx, releasing{t, begin, start}
@@ -288,7 +288,7 @@ func (t *Trace) beginRelease(ctx context.Context, begin time.Time, start Release
 
 // end reports the end of the release with the context of beginRelease.
 func (r *releasing) end(ctx context.Context, end ReleaseEnd) {
-	if r.trace.ReleaseEnd != nil {
+	if r.trace != nil && r.trace.ReleaseEnd != nil {
 		end.ReleaseStart, end.Outcome, end.Elapsed = r.start, releaseOutcome(end.Err), time.Since(r.begin)
 		r.trace.ReleaseEnd(ctx, end)
 	}
