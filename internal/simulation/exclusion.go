@@ -10,7 +10,7 @@ type exclusion struct {
 }
 
 var (
-	forced = &exclusion{"forced", "lock/handle.go", "lockwire_forced",
+	forced = &exclusion{"forced", "lock/force.go", "lockwire_forced",
 		"A holder in this process is told at once, one of another client of this package within a second, by a message on the " +
 			"channel lockwire_forced. Any other learns it at its next renewal or Check, and by the end of its lease at the latest; " +
 			"until then it may go on believing that it has the lock."}
