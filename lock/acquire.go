@@ -29,23 +29,19 @@ func (r *request) mustWait() (before watchMark, must bool) {
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
 	line, holders := c.table.entries[r.target.awaitedAs()], c.table.entries[r.target.heldAs()]
-	if r.state != nil && (holders.heldBy(r.state) || k.twin != nil && c.table.entries[entryKey{k.twin, r.target.Name}].heldBy(r.state)) {
+	switch {
+	case r.state != nil && (holders.heldBy(r.state) || k.twin != nil && c.table.entries[entryKey{k.twin, r.target.Name}].heldBy(r.state)):
 		return watchMark{}, false
-	}
-	awaited, held := line != nil && line.waiters.Len() > 0, holders != nil && len(holders.leases) > 0
-	if taken := held && r.target.exclusive(); awaited || taken {
-		if taken {
-			r.why.refuse()
-		} else {
-			r.why.learnFrom(line)
-		}
-		return watchMark{}, true
-	}
-	if line != nil && line.unanswered > 0 {
+	case holders != nil && len(holders.leases) > 0 && r.target.exclusive():
+		r.why.refuse()
+	case line != nil && line.waiters.Len() > 0:
+		r.why.learnFrom(line)
+	case line != nil && line.unanswered > 0:
 		r.why.failure = errUnanswered
-		return watchMark{}, true
+	default:
+		return c.table.markLocked(r.target.awaitedAs()), false
 	}
-	return c.table.markLocked(r.target.awaitedAs()), false
+	return watchMark{}, true
 }
 
 // attempt runs the acquire script once, and again if the request arrived too late to run. It reports whether the server
