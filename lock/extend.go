@@ -62,27 +62,20 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 // beginExtension waits for another Extend of the lease, and makes Unlock wait for this one.
 func (l *Lease) beginExtension(ctx context.Context) error {
 	for {
-		if err := l.Err(); err != nil {
+		switch err := l.Err(); {
+		case err != nil:
 			return err
-		}
-		if ctx.Err() != nil {
+		case ctx.Err() != nil:
 			return netfail.Ended(ctx)
-		}
-		l.mu.Lock()
-		other := l.renewal
-		if other == nil && l.phase == held {
-			l.renewal = make(chan struct{})
-			l.mu.Unlock()
+		case l.beginRenewal():
 			return nil
 		}
-		l.mu.Unlock()
-		if other == nil {
-			continue
-		}
-		select {
-		case <-other:
-		case <-l.over():
-		case <-ctx.Done():
+		if other := l.now().renewal; other != nil {
+			select {
+			case <-other:
+			case <-l.over():
+			case <-ctx.Done():
+			}
 		}
 	}
 }

@@ -69,11 +69,11 @@ func (l *Lease) dueBy(due time.Time) time.Time {
 	return clock.Earlier(due, l.grantedAt.Time.Add(l.limits[atMost]))
 }
 
-// beginRenewal marks a renewal as under way. It reports false if the lease is over.
+// beginRenewal marks a renewal as under way. It reports false if the lease is over, or another Extend is under way.
 func (l *Lease) beginRenewal() bool {
 	l.lockNow()
 	defer l.mu.Unlock()
-	if l.phase != held {
+	if l.phase != held || l.renewal != nil {
 		return false
 	}
 	l.renewal = make(chan struct{})
