@@ -107,8 +107,12 @@ func (w *waiter) lookInLine(ctx context.Context) (done bool, again <-chan time.T
 	c := w.client
 	whileOpen, cancel := c.untilClose(ctx)
 	defer cancel()
-	if w.behindSetup {
-		return w.lookForSetup(whileOpen)
+	if w.behindSetup { // without permits the waiter in front waits for the setup, but w, which does not, fails
+		info, err := w.target.info(whileOpen, c.scripts)
+		if err == nil && !info.Permits.Set {
+			return true, nil, c.about(w.target.Name, ErrNotSet)
+		}
+		return false, time.After(c.pace.PollMax), nil // the waiter at the front reports a failure
 	}
 	granted, _, err := w.attempt(whileOpen)
 	switch {
@@ -123,16 +127,6 @@ func (w *waiter) lookInLine(ctx context.Context) (done bool, again <-chan time.T
 		again = time.After(c.pace.PollMax)
 	}
 	return false, again, nil
-}
-
-// lookForSetup asks whether permits are set up. Without permits the waiter in front waits for the setup, but w, which does not, fails.
-func (w *waiter) lookForSetup(ctx context.Context) (done bool, again <-chan time.Time, err error) {
-	c := w.client
-	info, err := w.target.info(ctx, c.scripts)
-	if err == nil && !info.Permits.Set {
-		return true, nil, c.about(w.target.Name, ErrNotSet)
-	}
-	return false, time.After(c.pace.PollMax), nil // the waiter at the front reports a failure
 }
 
 // stopWaiting ends a wait after the end of ctx or of the client, unless the lock was handed over before.
