@@ -256,7 +256,7 @@ func (r *request) accept(g grant) error {
 	}
 	c := r.client
 	l, k, own := newLease(r, g), r.target.storedKind(), r.turn
-	if r.target.values != "" { // the leases of a group are their own record
+	if !r.counted() {
 		own = nil
 	}
 	holds := own.tallyWith(k, g.count, g.token)
@@ -340,14 +340,13 @@ func (r *request) twins() []*Lease {
 	if twin == nil {
 		return nil
 	}
-	other := hold{client: r.client, target: &target{kind: twin, Lock: remote.Lock{Name: r.target.Name}}, state: r.state}
-	return other.otherLeases(nil)
+	return r.client.table.holdsOf(entryKey{twin, r.target.Name}, r.state.id+twin.Suffix, nil)
 }
 
 // loseHolds ends the leases of r's Owner after a refusal: an Owner who had the lock would have got a further hold. Each value of a group
 // has a holder of its own.
 func (r *request) loseHolds() {
-	if r.state == nil || r.target.values != "" {
+	if !r.counted() {
 		return
 	}
 	for _, lost := range append(r.otherLeases(nil), r.twins()...) {

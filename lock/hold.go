@@ -15,6 +15,9 @@ type hold struct {
 	owner  string
 }
 
+// counted reports whether an Owner's tally counts the hold. Of the values of a group each lease is its own record.
+func (h *hold) counted() bool { return h.state != nil && h.target.values == "" }
+
 // own returns the Owner's record of the lock; nil without an Owner.
 func (h *hold) own() *ownedLock { return h.state.lockOf(h.target.Name) }
 

@@ -331,7 +331,7 @@ func (l *Lease) expire() {
 // hold the lock. Later holds of the owner go on.
 func (l *Lease) denied(reason Reason, cause error) {
 	l.revoke(reason, cause)
-	if l.state == nil || l.target.values != "" { // leases of a group have no periods: each has its own renewal
+	if !l.counted() { // has no period
 		return
 	}
 	for _, other := range l.client.table.holdsOf(l.target.heldAs(), l.owner, l) {

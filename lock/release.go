@@ -245,7 +245,7 @@ func (l *Lease) validReply(count int64) bool {
 
 // recordEnd takes the hold out of the tally after its end on the server. partial: the owner's other holds go on; else they have ended too.
 func (l *Lease) recordEnd(partial bool) {
-	if l.state == nil || l.target.values != "" || partial && l.course.State() == course.Uncounted {
+	if !l.counted() || partial && l.course.State() == course.Uncounted {
 		return
 	}
 	l.own().endHold(l.target.storedKind(), !partial)
