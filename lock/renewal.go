@@ -40,7 +40,7 @@ func (r renewals) watchdog(listen func() (*pubsub.Subscription, error)) *watchdo
 			Denied:       (*Lease).notRenewed,
 		},
 		Term: c.cfg.Lease, Every: c.cfg.RenewEvery, Batch: c.cfg.RenewBatch, Life: c.life, Now: c.now, Server: c.remote,
-		Acked: c.replicas.On,
+		Acked: c.replicas.On(),
 		Ask: func(ctx context.Context, leases []*Lease, check bool) []answer {
 			if check {
 				return r.ask(ctx, leases, checkOnly)

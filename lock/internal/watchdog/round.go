@@ -85,7 +85,7 @@ func (w *Watchdog[L]) renewed(r *round[L], a Answer[L], start clock.Instant, lat
 	follows := record.followLocked(failure)
 	w.mu.Unlock()
 	done := failure == nil && a.Outcome == 1
-	if done && !w.cfg.Acked() && record.trust != confirming && (late || record.trust == doubted) {
+	if done && !w.cfg.Acked && record.trust != confirming && (late || record.trust == doubted) {
 		failure = errUnconfirmed
 	}
 	switch {

@@ -40,7 +40,7 @@ type Config[L comparable] struct {
 	Life   context.Context
 	Now    func() clock.Instant
 	Server *remote.Server
-	Acked  func() bool // whether replicas acknowledge renewals
+	Acked  bool // replicas acknowledge renewals
 
 	// Ask renews leases on a single server; with check, Ask only asks whether the leases could be renewed. It returns an
 	// answer per lease, in any order.

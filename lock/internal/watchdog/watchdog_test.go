@@ -32,7 +32,6 @@ func keep(t *testing.T, answer func(n int) (outcome int64, err error)) *Watchdog
 	w := New(Config[*fake]{
 		Term: 30 * time.Second, Every: 10 * time.Second, Batch: 100, Life: life, Server: &remote.Server{},
 		Now:   func() clock.Instant { return clock.Instant{Time: time.Now()} },
-		Acked: func() bool { return false },
 		Named: func(map[string]bool) []*fake { return nil },
 		Ask: func(_ context.Context, leases []*fake, _ bool) (answers []Answer[*fake]) {
 			n := int(asked.Add(1))
@@ -408,7 +407,7 @@ func TestLateAnswerIsConfirmed(t *testing.T) {
 				}
 				return 1, nil
 			})
-			w.cfg.Acked = func() bool { return acked }
+			w.cfg.Acked = acked
 			l := new(fake)
 			w.Add(l, true, time.Now(), time.Now().Add(10*time.Second))
 			time.Sleep(15 * time.Second)
@@ -521,7 +520,7 @@ func TestSleepDuringARequest(t *testing.T) {
 			now := time.Now()
 			return clock.Instant{Time: now, Boot: time.Hour + now.Sub(begin) + time.Duration(asleep.Load())}
 		}
-		w.cfg.Acked = func() bool { return true } // a late answer counts
+		w.cfg.Acked = true // a late answer counts
 		w.cfg.Ask = func(_ context.Context, leases []*fake, _ bool) (answers []Answer[*fake]) {
 			if time.Since(begin) == 10*time.Second {
 				time.Sleep(2 * time.Second)
