@@ -151,9 +151,25 @@ func (s *stand) wait(ctx context.Context) (*Lease, error) {
 		s.identity().Vouch(err)
 	}
 	if granted != nil {
-		s.call.release(ctx, granted)
+		s.releaseUseless(ctx, granted)
 	}
 	return nil, err
+}
+
+// releaseUseless releases a grant of the anchor, and returns at the end of ctx even if the release is still under way: the anchor may hang.
+func (s *stand) releaseUseless(ctx context.Context, granted *Lease) {
+	released := make(chan struct{})
+	release := func() {
+		defer close(released)
+		s.call.release(ctx, granted)
+	}
+	if !granted.client.background(release) { // the client is closed
+		release()
+	}
+	select {
+	case <-released:
+	case <-ctx.Done():
+	}
 }
 
 // attempt is called at an attempt of the waiter at the anchor, and asks the other servers at a late one. It returns the context for the attempt, and

@@ -528,3 +528,32 @@ func TestRedlockCloseDuringUnlock(t *testing.T) {
 		f.free()
 	})
 }
+
+// The release of a useless grant holds up no caller: the context of a Lock ends it also while the server of the grant hangs.
+func TestRedlockUselessGrantOfAHangingServer(t *testing.T) {
+	inFleet(t, 3, func(t *testing.T, f fleet) {
+		f.slow()
+		lease := lockRed(t, f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, false))
+		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+		defer cancel()
+		got := waits(t, ctx, f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, false))
+		f[0].srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+			if cmd.Name == "EVALSHA" && cmd.Args[4] == jobChannel { // a release
+				return fakeredis.Swallow()
+			}
+			return fakeredis.Run()
+		})
+		f[0].srv.Restart() // and has no vote
+		start := time.Now()
+		if <-got != nil {
+			t.Error("the waiter has a lease")
+		}
+		if took := time.Since(start); took > 600*time.Millisecond {
+			t.Errorf("Lock returned %v after the begin of the restart, want half a second", took)
+		}
+		f[0].srv.Intercept(nil)
+		mustUnlock(t, lease)
+		time.Sleep(40 * time.Second)
+		f.free()
+	})
+}
