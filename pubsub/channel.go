@@ -249,7 +249,6 @@ func (p *part) refuseLocked(ch *channel, err error, now time.Time) {
 			continue
 		}
 		sub.up = false
-		ev := ch.interrupted(err)
-		sub.deliverLocked(&ev, nil)
+		sub.deliverLocked(&delivery{Event: ch.interrupted(err)})
 	}
 }

@@ -102,16 +102,15 @@ func (p *part) messageLocked(k kind, v resp.Value, at int) {
 		return
 	}
 	p.received += frame + len(ch.name) + len(payload)
-	ev := Event{Kind: Message, Channel: ch.name, Payload: payload}
+	d := delivery{Event: Event{Kind: Message, Channel: ch.name, Payload: payload}}
 	if k == pattern {
-		if ev.Channel, err = v.At(at).Text(); err != nil {
+		if d.Channel, err = v.At(at).Text(); err != nil {
 			return
 		}
-		ev.Pattern = ch.name
+		d.Pattern = ch.name
 	}
-	var kept *Event
 	for sub := range ch.subs {
-		kept = sub.deliverLocked(&ev, kept)
+		sub.deliverLocked(&d)
 	}
 }
 

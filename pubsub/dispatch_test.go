@@ -387,7 +387,7 @@ func TestOverflowKeepsTheOrder(t *testing.T) {
 			ch := s.channels[plain]["c"]
 			for i := 1; i <= messages; i++ {
 				s.mu.Lock()
-				sub.deliverLocked(&Event{Kind: Message, Payload: strconv.Itoa(i)}, nil)
+				sub.deliverLocked(&delivery{Event: Event{Kind: Message, Payload: strconv.Itoa(i)}})
 				if i%7 == 0 {
 					ch.deactivate(absent)
 					sub.interruptLocked(Event{Kind: Interrupted, N: i})

@@ -43,30 +43,36 @@ func (ev *Event) size() int {
 // changesState reports whether ev is a change of state. Only the last change of state matters.
 func (ev *Event) changesState() bool { return ev.Kind == Resumed || ev.Kind == Interrupted }
 
-// add sends ev to the Go channel if there is room, and otherwise adds it to the backlog, with a feeder joined by keeper. It
-// returns the number of messages dropped to make room.
-//
-// ev may be on its caller's stack. kept is a copy of it that does not change any more, or nil: add then makes one if needed,
-// and returns it for the next queue. The caller of add and close holds the Subscriber's mu.
-func (q *queue) add(ev, kept *Event, keeper *sync.WaitGroup) (_ *Event, dropped int) {
+// delivery is an event for one or more Subscriptions. It is on the stack of the goroutine that delivers.
+type delivery struct {
+	Event
+	kept *Event // a copy for all queues that keep the event; nil before the first
+}
+
+// keep returns the copy.
+func (d *delivery) keep() *Event {
+	if d.kept == nil {
+		ev := d.Event
+		d.kept = &ev
+	}
+	return d.kept
+}
+
+// add sends the event of d to the Go channel if there is room, and otherwise adds it to the backlog, with a feeder joined by
+// keeper. It returns the number of messages dropped to make room. The caller of add and close holds the Subscriber's mu.
+func (q *queue) add(d *delivery, keeper *sync.WaitGroup) (dropped int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	size, waiting := ev.size(), len(q.events)
-	if ev.changesState() {
-		if kept == nil {
-			kept = ev.clone()
-		}
-		q.state = kept
+	size, waiting := d.size(), len(q.events)
+	if d.changesState() {
+		q.state = d.keep()
 	}
 	if !q.feeding && waiting < cap(q.events) && (waiting == 0 || q.sendingBytes()+size <= q.limit) {
 		q.noteSent(size)
-		q.events <- *ev
-		return kept, 0
+		q.events <- d.Event
+		return 0
 	}
-	if kept == nil {
-		kept = ev.clone()
-	}
-	q.backlog, q.bytes = append(q.backlog, kept), q.bytes+size
+	q.backlog, q.bytes = append(q.backlog, d.keep()), q.bytes+size
 	if q.sendingBytes()+q.bytes > q.limit {
 		dropped = q.dropOldestLocked()
 	}
@@ -77,15 +83,7 @@ func (q *queue) add(ev, kept *Event, keeper *sync.WaitGroup) (_ *Event, dropped 
 		}
 		keeper.Go(q.feed)
 	}
-	return kept, dropped
-}
-
-// clone returns a copy of ev on the heap. ev itself may be on its caller's stack.
-//
-//go:noinline
-func (ev *Event) clone() *Event {
-	own := *ev
-	return &own
+	return dropped
 }
 
 // close leaves the events of the Go channel to the consumer and drops the backlog.

@@ -11,7 +11,7 @@ func TestLastStateBehindALagged(t *testing.T) {
 	var keeper sync.WaitGroup
 	add := func(n int, kind EventKind) {
 		for range n {
-			q.add(&Event{Kind: kind}, nil, &keeper)
+			q.add(&delivery{Event: Event{Kind: kind}}, &keeper)
 		}
 	}
 	last := Message

@@ -113,7 +113,7 @@ func (s *Subscription) resumeLocked() {
 		s.ready = nil
 		return
 	}
-	s.deliverLocked(&resumed, &resumed)
+	s.deliverLocked(&delivery{resumed, &resumed})
 }
 
 var resumed = Event{Kind: Resumed}
@@ -122,7 +122,7 @@ var resumed = Event{Kind: Resumed}
 func (s *Subscription) interruptLocked(ev Event) {
 	if s.up {
 		s.up = false
-		s.deliverLocked(&ev, nil)
+		s.deliverLocked(&delivery{Event: ev})
 	}
 }
 
@@ -133,15 +133,11 @@ func (s *Subscription) failLocked(err error) {
 	s.subscriber.removeLocked(s)
 }
 
-// deliverLocked gives ev to the consumer without waiting. The queues of several Subscriptions share
-// one copy of the event: kept is the copy if a copy exists, and deliverLocked returns the copy for
-// the next Subscription.
-func (s *Subscription) deliverLocked(ev, kept *Event) *Event {
+// deliverLocked gives the event of d to the consumer without waiting.
+func (s *Subscription) deliverLocked(d *delivery) {
 	if s.watch != nil {
-		s.watch.noteLocked(ev)
-		return kept
+		s.watch.noteLocked(&d.Event)
+		return
 	}
-	kept, dropped := s.queue.add(ev, kept, &s.subscriber.keeper)
-	s.subscriber.dropped += int64(dropped)
-	return kept
+	s.subscriber.dropped += int64(s.queue.add(d, &s.subscriber.keeper))
 }
