@@ -347,9 +347,9 @@ func (c *Cluster) nodeLocked(announced string) *node {
 func (c *Cluster) silent(n *node, addr string) {
 	n.sick.Store(time.Now().UnixNano())
 	c.mu.Lock()
-	retired := n.retired
+	member := n.retired == nil
 	c.mu.Unlock()
-	if !retired {
+	if member {
 		c.wantRefresh()
 	}
 	if fn := c.cfg.Node.OnSilent; fn != nil {
@@ -366,7 +366,7 @@ func (c *Cluster) moved(slot int, addr string) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if t := c.table.Load(); t.owner(slot) != n && !n.retired {
+	if t := c.table.Load(); t.owner(slot) != n && n.retired == nil {
 		c.table.Store(t.with(slot, n))
 	}
 }
@@ -395,11 +395,8 @@ func (c *Cluster) redial(old *node) *node {
 
 // retireLocked takes a node out of use. Its connections are closed once they owe no answers.
 func (c *Cluster) retireLocked(n *node, why error) {
-	n.retired = true
-	n.mu.Lock()
-	n.gone = why
-	n.mu.Unlock()
-	n.endStreams(why)
+	n.retired = why
+	n.endStreamsLocked(why)
 	for _, stops := range c.titles {
 		delete(stops, n)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"math"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,36 +24,25 @@ type node struct {
 	hinted atomic.Int64 // time of the last redirection to the node, in Unix ns; 0 for none
 
 	// Guarded by the Cluster's mu.
-	retired  bool // no longer in use
-	demoted  bool // the topology has named the node as a master, and does so no more
-	replaced bool // another master serves its slots: the node became a replica or does not answer
-
-	mu      sync.Mutex // guards the following
-	gone    error      // reason for leaving; nil for a member
-	streams []*conn.Stream
+	retired  error // why the node is no longer in use; nil for a member
+	demoted  bool  // the topology has named the node as a master, and does so no more
+	replaced bool  // another master serves its slots: the node became a replica or does not answer
+	streams  []*conn.Stream
 }
 
-// stream opens a connection that ends when the node leaves the cluster, because a listener would
-// receive nothing afterwards.
-func (n *node) stream(ctx context.Context) (*conn.Stream, error) {
-	s, err := n.pool.Stream(ctx)
-	if err != nil {
-		return nil, err
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.gone != nil {
+// addStreamLocked makes s end when the node is retired, because a listener would receive nothing afterwards. If the node is
+// retired already, s ends at once.
+func (n *node) addStreamLocked(s *conn.Stream) error {
+	if n.retired != nil {
 		_ = s.Close()
-		return nil, &conn.Error{Op: "dial", Addr: n.addr, Err: n.gone}
+		return &conn.Error{Op: "dial", Addr: n.addr, Err: n.retired}
 	}
 	n.streams = slices.DeleteFunc(n.streams, func(s *conn.Stream) bool { return s.Err() != nil })
 	n.streams = append(n.streams, s)
-	return s, nil
+	return nil
 }
 
-func (n *node) endStreams(why error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
+func (n *node) endStreamsLocked(why error) {
 	for _, s := range n.streams {
 		_ = s.CloseFor(why)
 	}

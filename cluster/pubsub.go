@@ -39,7 +39,12 @@ func (c *Cluster) Stream(ctx context.Context) (*conn.Stream, error) {
 
 // streamTo opens a stream to a node. A failure makes the node sick and requests a refresh.
 func (c *Cluster) streamTo(ctx context.Context, n *node) (*conn.Stream, error) {
-	s, err := n.stream(ctx)
+	s, err := n.pool.Stream(ctx)
+	if err == nil {
+		c.mu.Lock()
+		err = n.addStreamLocked(s)
+		c.mu.Unlock()
+	}
 	switch {
 	case err == nil:
 		return s, nil

@@ -368,7 +368,7 @@ func (c *Cluster) removeOthersLocked(members map[*node]bool) {
 			c.removeLocked(n)
 		}
 		if !slices.Contains(masters, n) && (n.demoted || !n.isHinted(time.Now())) {
-			n.endStreams(errReplaced)
+			n.endStreamsLocked(errReplaced)
 		}
 	}
 }
