@@ -160,17 +160,13 @@ func (p *Pool) dialWantedLocked() bool {
 // dialMember dials a connection and places it.
 func (p *Pool) dialMember() {
 	m := &member{p: p}
-	l, err := p.dial(m, true, p.dialWantedLocked)
+	s, err := p.dial(true, p.dialWantedLocked)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.dialing--
-	if m.state == isGone { // the connection failed before its first use
-		l, err = nil, &Error{Op: "dial", Addr: l.Addr, Err: l.Err()}
-	}
-	if l != nil {
-		m.l = l
+	if m.l, err = p.linkLocked(m, true, s, err); m.l != nil {
 		if p.cfg.MaxAge > 0 {
-			m.aged = l.Start.Add(netfail.Jitter(p.cfg.MaxAge))
+			m.aged = m.l.Start.Add(netfail.Jitter(p.cfg.MaxAge))
 		}
 		p.placeLocked(m)
 	} else {
@@ -235,9 +231,7 @@ func (m *member) Lost(l *pipeline.Link, outstanding int, err error) {
 	defer m.p.mu.Unlock()
 	m.endIdlenessLocked()
 	m.state = isGone
-	if m.l != nil { // otherwise counted by dialMember still
-		m.p.open--
-	}
+	m.p.open--
 	m.p.dialMoreLocked()
 	m.p.forgetLocked(l, true, outstanding, err)
 }

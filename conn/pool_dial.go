@@ -15,10 +15,10 @@ import (
 // dialsAtOnce limits the concurrent dials of a Pool.
 const dialsAtOnce = 2
 
-// dial makes a link for an owner. It waits for one of dialTokens and, after failed dials, for the backoff. It then calls
-// wanted with mu held, and returns nil and no error if no caller needs the link any more. A goroutine counted by p.wg
+// dial makes a session for linkLocked. It waits for one of dialTokens and, after failed dials, for the backoff. It then calls
+// wanted with mu held, and returns nil and no error if no caller needs the connection any more. A goroutine counted by p.wg
 // must call dial.
-func (p *Pool) dial(o pipeline.Owner, exclusive bool, wanted func() bool) (*pipeline.Link, error) {
+func (p *Pool) dial(exclusive bool, wanted func() bool) (*pipeline.Session, error) {
 	if p.isClosed() {
 		return nil, p.cause()
 	}
@@ -26,33 +26,12 @@ func (p *Pool) dial(o pipeline.Owner, exclusive bool, wanted func() bool) (*pipe
 	p.mu.Lock()
 	p.pendingDials[d] = struct{}{}
 	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.pendingDials, d)
+	}()
 	ctx := context.WithValue(p.life, dialStateKey{}, d)
-	s, err := p.dialInTurn(ctx, exclusive, wanted)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.pendingDials, d)
-	switch {
-	case p.isClosed():
-		if s != nil {
-			s.HangUp()
-		}
-		return nil, p.cause()
-	case s == nil:
-		return nil, err
-	case p.outdatedLocked(s.Addr):
-		s.HangUp()
-		return nil, &Error{Op: "dial", Addr: s.Addr, Err: sentinel.ErrSwitched}
-	}
-	l := pipeline.New(s, p.cfg.linkConfig(!exclusive), o, &p.wg)
-	p.links[l] = struct{}{}
-	if !exclusive && p.nameLocked() != s.Name { // changed since the handshake
-		p.renameLocked(l)
-	}
-	return l, nil
-}
-
-// dialInTurn is dial without the link: it returns a session, or nil and no error if no caller needs one any more.
-func (p *Pool) dialInTurn(ctx context.Context, exclusive bool, wanted func() bool) (*pipeline.Session, error) {
 	select {
 	case p.dialTokens <- struct{}{}:
 		defer func() { <-p.dialTokens }()
@@ -76,6 +55,28 @@ func (p *Pool) dialInTurn(ctx context.Context, exclusive bool, wanted func() boo
 	s, err := p.connect(ctx)
 	p.noteDial(begin, exclusive, s, err)
 	return s, err
+}
+
+// linkLocked makes a link for an owner, given the results of dial. Without a session it returns no link.
+func (p *Pool) linkLocked(o pipeline.Owner, exclusive bool, s *pipeline.Session, err error) (*pipeline.Link, error) {
+	switch {
+	case p.isClosed():
+		if s != nil {
+			s.HangUp()
+		}
+		return nil, p.cause()
+	case s == nil:
+		return nil, err
+	case p.outdatedLocked(s.Addr):
+		s.HangUp()
+		return nil, &Error{Op: "dial", Addr: s.Addr, Err: sentinel.ErrSwitched}
+	}
+	l := pipeline.New(s, p.cfg.linkConfig(!exclusive), o, &p.wg)
+	p.links[l] = struct{}{}
+	if !exclusive && p.nameLocked() != s.Name { // changed since the handshake
+		p.renameLocked(l)
+	}
+	return l, nil
 }
 
 // noteDial records the outcome of a dial and reports it to Trace and Logger.

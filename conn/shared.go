@@ -67,16 +67,17 @@ func (s *sharedConn) dialLocked() *sharedDial {
 // are answered. After a failure the old link is due again soon, in case it has reached MaxAge.
 func (s *sharedConn) redial(d *sharedDial) {
 	p := s.p
-	l, err := p.dial(s, false, func() bool {
+	session, err := p.dial(false, func() bool {
 		if d.waiting == 0 {
 			s.pending = nil // the next caller starts another dial
 		}
 		return d.waiting > 0
 	})
-	if l == nil && err == nil {
+	if session == nil && err == nil {
 		return
 	}
 	p.mu.Lock()
+	l, err := p.linkLocked(s, false, session, err)
 	s.pending, d.link, d.err = nil, l, err
 	old := s.current.Load()
 	if l != nil {
