@@ -2,6 +2,7 @@ package conn
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -150,6 +151,64 @@ func (p *Pool) Tx(ctx context.Context, cmds []resp.Command) ([]resp.Value, error
 		return txReplies(l.Addr, cmds, values)
 	})
 }
+
+// Block sends a command that may block, such as BLPOP, or that takes long, and returns its reply as Do does:
+//
+//	job, ok, err := resp.Maybe[[]string](pool.Block(ctx, "BLPOP", "jobs", 5))
+//
+// Block borrows an exclusive connection for the command, as With does, so at most Config.MaxConns of such commands wait
+// at the same time, and further callers wait for a connection. Block does not repeat the command. If ctx ends while the
+// command blocks, its connection is closed; an element that was on its way may be lost, so let the command's own timeout
+// end the wait, and ctx end later. If the server is silent for Config.Timeout longer than the command's own timeout, the
+// error matches ErrUncertain; a command without a timeout waits until ctx ends.
+func (p *Pool) Block(ctx context.Context, args ...any) (v resp.Value, err error) {
+	cmd := resp.Cmd(args...)
+	if err := cmd.Err(); err != nil {
+		return resp.Value{}, refusal(p.cfg.Addr, request{Commands: []resp.Command{cmd}}, err)
+	}
+	err = p.With(ctx, func(c *Conn) (err error) {
+		v, err = c.Send(ctx, cmd)
+		return err
+	})
+	return v, err
+}
+
+// Watch changes the values of keys depending on their present values. It watches the keys, calls fn, and runs the
+// commands that fn returns as one transaction, whose replies it returns as Tx does:
+//
+//	_, err := pool.Watch(ctx, []string{"n"}, func(c *conn.Conn) ([]resp.Command, error) {
+//		n, err := resp.As[int](c.Do(ctx, "GET", "n"))
+//		return []resp.Command{resp.Cmd("SET", "n", 2*n)}, err
+//	})
+//
+// If another client changes one of the keys in the meantime, no command runs, and Watch begins anew after a short pause,
+// with another call of fn, until ctx ends. If fn returns an error or no commands, Watch runs nothing and returns that
+// error, whatever the error matches.
+//
+// fn reads with the Conn, which is lent as by With. Watch repeats nothing else; an error that matches ErrUncertain means
+// that the transaction may have run.
+func (p *Pool) Watch(ctx context.Context, keys []string, fn func(*Conn) ([]resp.Command, error)) (values []resp.Value, err error) {
+	for n := 0; ; n++ {
+		var failed error // the error of fn
+		err = p.With(ctx, func(c *Conn) (err error) {
+			values, err = c.Watch(ctx, keys, func(c *Conn) (cmds []resp.Command, err error) {
+				cmds, failed = fn(c)
+				return cmds, failed
+			})
+			return err
+		})
+		if failed != nil || !errors.Is(err, ErrTxAborted) {
+			return values, err
+		}
+		if ended := p.sleep(ctx, p.cfg.Retry.backoff(min(n, abortSteps))); ended != nil {
+			return nil, &Error{Op: "WATCH", Addr: p.cfg.Addr, Err: fmt.Errorf("%w; last attempt: %w", ended, err)}
+		}
+	}
+}
+
+// abortSteps bounds the pauses of a Watch whose keys are changed again and again: to 2^abortSteps times
+// Retry.MinBackoff.
+const abortSteps = 3
 
 // Stream opens a separate connection for protocols without one reply per command, such as subscriptions and MONITOR.
 // The connection does not count for the Pool's statistics and limits. Stream dials once. The caller closes the

@@ -39,6 +39,24 @@ func (c *Conn) Tx(ctx context.Context, cmds []resp.Command) ([]resp.Value, error
 	return txReplies(c.l.Addr, cmds, values)
 }
 
+// Watch is Pool.Watch in one attempt: if a key was changed in the meantime, the error is ErrTxAborted. If ctx ends during fn,
+// the server watches the keys until the next EXEC or UNWATCH on the Conn: send UNWATCH before another transaction.
+func (c *Conn) Watch(ctx context.Context, keys []string, fn func(*Conn) ([]resp.Command, error)) ([]resp.Value, error) {
+	if _, err := c.Do(ctx, "WATCH", keys); err != nil {
+		return nil, err
+	}
+	cmds, err := fn(c)
+	if err != nil || len(cmds) == 0 {
+		_, _ = c.Do(ctx, "UNWATCH") // without an answer the Pool closes the connection
+		return nil, err
+	}
+	values, err := c.Tx(ctx, cmds)
+	if errors.Is(err, ErrRefused) && !errors.Is(err, errOpenMulti) { // nothing was sent, so the WATCH is open
+		_, _ = c.Do(ctx, "UNWATCH")
+	}
+	return values, err
+}
+
 var (
 	errNoMulti  = errors.New("MULTI was refused: the commands after it may have run outside a transaction")
 	errOpenTx   = errors.New("EXEC did not end the transaction")
