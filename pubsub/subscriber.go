@@ -1,6 +1,7 @@
 package pubsub
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,9 +73,9 @@ type part struct {
 	reportedAt  time.Time              // time of the last report to the Router about an unanswered PING
 	idleSince   time.Time              // time when the last channel went, or zero
 
-	lost          bool // the last connection was lost, and no other was made yet
-	lostCause     error
-	failureLogged bool // the Logger knows of a failure, and of no answer since
+	lost          bool  // the last connection was lost, and no other was made yet
+	lostCause     error // why there is no connection; nil while there is one, and before the first failure
+	failureLogged bool  // the Logger knows of a failure, and of no answer since
 }
 
 // New returns a Subscriber on connections from d. New neither dials nor starts a goroutine; the
@@ -165,9 +166,7 @@ func (s *Subscriber) abandon(sub *Subscription, cause error) error {
 	sub.ready = nil
 	var lost error
 	for _, ch := range sub.channels {
-		if part := ch.part; !part.connected && part.lostCause != nil {
-			lost = part.lostCause
-		}
+		lost = cmp.Or(ch.part.lostCause, lost)
 	}
 	s.removeLocked(sub)
 	if lost != nil {
