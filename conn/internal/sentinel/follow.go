@@ -157,7 +157,7 @@ func (r *Resolver) handleValue(ctx context.Context, at sentinelAddr, v resp.Valu
 // handleSwitch handles a sentinel's announcement of a new master. Watch asks the sentinel, because the announcement may be
 // old, unless the switch is from the known master, and the new master confirms the role.
 func (r *Resolver) handleSwitch(ctx context.Context, at sentinelAddr, from, to string) {
-	m, _ := r.current()
+	m := r.current()
 	if from != m.announced || to == m.announced || r.confirmMaster(ctx, m, to, m.epoch+1) != nil {
 		r.pollSoon(at)
 	}
@@ -173,9 +173,7 @@ func (r *Resolver) confirmMaster(ctx context.Context, m master, announced string
 	if s != nil {
 		s.HangUp()
 	}
-	if r.cfg.Checked != nil {
-		r.cfg.Checked(begin, r.cfg.Map(announced), s, err)
-	}
+	r.cfg.Checked(begin, r.cfg.Map(announced), s, err)
 	return err
 }
 
@@ -214,7 +212,7 @@ func (r *Resolver) Watch(ctx context.Context) {
 
 // poll asks one sentinel for the master, a different sentinel each time, and connects to a new master.
 func (r *Resolver) poll(ctx context.Context, n int, first sentinelAddr) error {
-	m, _ := r.current()
+	m := r.current()
 	list := r.list()
 	list = append(list[n%len(list):], list[:n%len(list)]...)
 	if first != (sentinelAddr{}) {

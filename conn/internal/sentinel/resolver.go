@@ -30,7 +30,7 @@ var (
 	errUnknownMaster = errors.New("the sentinel knows no master of this name")
 )
 
-// Config says where the sentinels are, and how to connect. OnSwitch and Checked may be nil, and so may Go in a Resolver
+// Config says where the sentinels are, and how to connect. OnSwitch may be nil, and so may Go in a Resolver
 // whose Succession is not called. Several goroutines may call a function at once.
 type Config struct {
 	Master       string        // name of the master in the sentinels' configuration
@@ -62,7 +62,7 @@ type Config struct {
 	// come out of order. The first change, to the first master, has from == "".
 	OnSwitch func(from, to string, seq uint64)
 
-	// Checked, if set, is called after a connection to a master that a sentinel announced. s is nil with an error.
+	// Checked is called after a connection to a master that a sentinel announced. s is nil with an error.
 	Checked func(begin time.Time, addr string, s *pipeline.Session, err error)
 }
 
@@ -92,7 +92,6 @@ type Resolver struct {
 	sentinels   []sentinelAddr // in the order of asking
 	master      master
 	endTerm     context.CancelCauseFunc // ends the term of master
-	suspected   bool                    // the master has failed, or denies the role
 	rounds      pause                   // between unsuccessful rounds of questions
 	ofOne       inquiries               // about the replicas, answered by one sentinel
 	ofEvery     inquiries               // about the replicas, with all sentinels asked
@@ -107,6 +106,7 @@ type master struct {
 	addr      string          // address dialed
 	epoch     int64           // epoch of the sentinels' configuration; below 0 if unknown
 	term      context.Context // ends when another server becomes the master, with the cause ErrSwitched
+	suspected bool            // it has failed since, or denies the role
 }
 
 // New returns a Resolver that knows no master yet.
@@ -127,16 +127,13 @@ func New(cfg Config) *Resolver {
 }
 
 // Known returns the address of the known master as dialed, or "" before the first.
-func (r *Resolver) Known() string {
-	m, _ := r.current()
-	return m.addr
-}
+func (r *Resolver) Known() string { return r.current().addr }
 
-// current returns the known master, and whether it is suspected.
-func (r *Resolver) current() (m master, suspected bool) {
+// current returns the known master.
+func (r *Resolver) current() master {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.master, r.suspected
+	return r.master
 }
 
 // Suspect makes the next dial ask the sentinels, if addr is the master's address. It also makes Follow check its
@@ -146,7 +143,7 @@ func (r *Resolver) Suspect(addr string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.master.addr == addr {
-		r.suspected = true
+		r.master.suspected = true
 	}
 }
 
@@ -163,9 +160,9 @@ func (r *Resolver) Dial(ctx context.Context) (*pipeline.Session, error) {
 
 // dialOnce connects to the known master, and after a failure to the master named by the sentinels.
 func (r *Resolver) dialOnce(ctx context.Context) (*pipeline.Session, error) {
-	m, suspected := r.current()
+	m := r.current()
 	search := round{resolver: r, known: m}
-	if m.seq > 0 && !suspected {
+	if m.seq > 0 && !m.suspected {
 		s, err := search.try(ctx, m.announced, -1)
 		if err == nil || ctx.Err() != nil || errors.Is(err, ErrSwitched) {
 			return s, err
@@ -223,8 +220,8 @@ func (r *Resolver) adopt(from master, announced string, epoch int64) bool {
 		r.mu.Unlock()
 		return false
 	}
-	r.suspected, r.rounds = false, pause{}
-	r.master.announced = announced
+	r.rounds = pause{}
+	r.master.suspected, r.master.announced = false, announced
 	if epoch >= 0 {
 		r.master.epoch = epoch
 	}
@@ -355,7 +352,7 @@ func (r *Resolver) eachAnswer(ctx context.Context, list []sentinelAddr, known ma
 		}
 		r.demote(at)
 	}
-	if _, suspected := r.current(); aside.master != "" && (suspected || silence == nil) {
+	if aside.master != "" && (silence == nil || r.current().suspected) {
 		use(aside)
 		return nil, nil
 	}

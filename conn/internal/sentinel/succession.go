@@ -53,7 +53,7 @@ type opinion struct {
 // vouch for the master describes the master. Its replicas count in any opinion: a sentinel unable to vouch may promote a
 // replica.
 func (r *Resolver) combine(all []opinion) (s Succession, err error) {
-	m, _ := r.current()
+	m := r.current()
 	other := func(o opinion) bool { return o.addr != "" && m.seq > 0 && o.addr != m.addr }
 	newest := int64(-1) // the newest epoch of a sentinel that vouches for the master
 	err = errUnknownMaster
@@ -118,7 +118,7 @@ func (r *Resolver) askReplicas(ctx context.Context, at sentinelAddr) opinion {
 	if err == nil {
 		err = o.read(replies, r.cfg.Map)
 	}
-	if m, _ := r.current(); err == nil && m.seq > 0 && o.addr != m.addr {
+	if m := r.current(); err == nil && m.seq > 0 && o.addr != m.addr {
 		err = errDisputed
 	}
 	if o.err = err; err != nil {

@@ -87,6 +87,7 @@ func (w *world) resolver(sentinels ...string) *sentinel.Resolver {
 		Ask:          w.ask,
 		Failure:      func(addr string, err error) error { return fmt.Errorf("dial %s: %w", addr, err) },
 		Warn:         func(string, ...any) {},
+		Checked:      func(time.Time, string, *pipeline.Session, error) {},
 		Go: func(run func(ctx context.Context)) error {
 			go run(context.Background())
 			return nil
