@@ -66,13 +66,8 @@ func Dial(err error) Verdict {
 		}
 		return min(Reply(reply), Again)
 	}
-	if _, ok := errors.AsType[*resp.SyntaxError](err); ok || errors.Is(err, ErrExpectsTLS) {
-		return Final
-	}
-	if NotTLS(err) || badCertificate(err) {
-		return Final
-	}
-	if Alert(err) {
+	_, notRESP := errors.AsType[*resp.SyntaxError](err)
+	if notRESP || errors.Is(err, ErrExpectsTLS) || NotTLS(err) || badCertificate(err) || Alert(err) {
 		return Final
 	}
 	return Again
