@@ -103,7 +103,7 @@ func (p *Pool) takeIdleLocked() *member {
 func (p *Pool) giveBack(m *member, changed bool) {
 	p.mu.Lock()
 	unfit := changed || m.l.Failed() || !m.aged.IsZero() && !time.Now().Before(m.aged)
-	if m.state == isLent && !unfit {
+	if !unfit {
 		m.state = isReturned
 	}
 	p.mu.Unlock()
@@ -186,11 +186,9 @@ func (p *Pool) dialFailedLocked(err error) {
 	for e := p.queue.Front(); e != nil; e = next {
 		next = e.Next()
 		b := e.Value.(*borrower)
-		more := b.budget.countFailure(0)
-		if final {
-			b.budget.spent, more = true, false
-		}
-		if !more && p.lent() == 0 {
+		b.budget.countFailure(0)
+		b.budget.spent = b.budget.spent || final
+		if b.budget.spent && p.lent() == 0 {
 			p.settle(e, nil, err)
 		}
 	}
@@ -201,7 +199,7 @@ func (m *member) Push(*pipeline.Link, resp.Value) {}
 // Due closes an idle member that has reached MaxAge or IdleTimeout.
 func (m *member) Due(l *pipeline.Link) {
 	m.p.mu.Lock()
-	over := m.state == isIdle && !m.due.IsZero() && !time.Now().Before(m.due)
+	over := m.state == isIdle && !time.Now().Before(m.due)
 	if over {
 		m.endIdlenessLocked()
 		m.state = isLent

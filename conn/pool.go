@@ -57,6 +57,7 @@ func New(cfg Config) (*Pool, error) {
 	if cfg.Sentinel.used() {
 		p.cfg.Addr = cfg.Sentinel.Master // the address in errors without a connection
 		p.resolver = newResolver(&p.cfg, p.switched, p.goWhileOpen)
+		p.streams = make(map[*Stream]struct{})
 	}
 	p.cfg.name = p.name
 	p.pushes = newPushes(cfg.OnPush, &p.wg)

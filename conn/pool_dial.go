@@ -124,7 +124,7 @@ func (p *Pool) waitErrorLocked(ctx context.Context) error {
 	for d := range p.pendingDials {
 		text += "; a dial under way: " + d.String()
 	}
-	if p.failures == 0 || p.lastErr == nil {
+	if p.failures == 0 {
 		return fmt.Errorf("%s: %w", text, netfail.Ended(ctx))
 	}
 	ago := time.Since(p.lastAt).Round(time.Millisecond)

@@ -153,7 +153,7 @@ type knownMaster struct {
 	seq      uint64               // number of the known master; 0 without one
 	addr     string               // address dialed
 	changed  chan struct{}        // closed when the master changes; nil without sentinels
-	streams  map[*Stream]struct{} // open streams
+	streams  map[*Stream]struct{} // open streams; nil without sentinels
 	switches uint64
 }
 

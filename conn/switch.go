@@ -81,9 +81,6 @@ func (p *Pool) enlist(s *Stream) (*Stream, error) {
 	p.mu.Lock()
 	outdated := p.outdatedLocked(s.Addr())
 	if !outdated {
-		if p.streams == nil {
-			p.streams = make(map[*Stream]struct{})
-		}
 		p.streams[s] = struct{}{}
 	}
 	p.mu.Unlock()
