@@ -192,9 +192,7 @@ func (h *hold) linger(ctx, work context.Context, begin time.Time) bool {
 func (h *hold) supervise(work context.Context, in *invocation, lease *lock.Lease, program string) (code int, err error) {
 	runtime.LockOSThread() // the program dies with the thread that has started it
 	defer runtime.UnlockOSThread()
-	s := &supervisor{lease: lease, stopBefore: h.stopBefore, signals: in.signals, warn: func(reason error) {
-		in.event("the program has to end", lease, h.why(reason))
-	}}
+	s := &supervisor{hold: h, in: in, lease: lease}
 	return s.run(work, &exec.Cmd{
 		Path: program, Args: in.program, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		Env: append(os.Environ(), h.environment(in.args[0], lease)...),

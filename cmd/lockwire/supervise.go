@@ -10,13 +10,12 @@ import (
 	"github.com/lockwire/lockwire/lock"
 )
 
-// supervisor runs a program while a lease is held, and ends the program before the lease ends.
+// supervisor runs a program while a lease is held, and ends the program before the lease ends. stopBefore of the hold is the
+// time of the program between the signals TERM and KILL.
 type supervisor struct {
-	lease      *lock.Lease
-	stopBefore time.Duration // the time of the program between the signals TERM and KILL
-	signals    *signals
-	warn       func(error) // gets the reason when the program has to end
-
+	hold    *hold
+	in      *invocation
+	lease   *lock.Lease
 	process *process
 }
 
@@ -26,7 +25,7 @@ const stopPoll = 10 * time.Millisecond
 // run runs the program until it ends, or has to end because ctx has ended, and returns the exit code and the cause of ctx in
 // the second case.
 func (s *supervisor) run(ctx context.Context, cmd *exec.Cmd) (code int, err error) {
-	err = s.signals.passTo(func() (func(os.Signal), error) {
+	err = s.in.signals.passTo(func() (func(os.Signal), error) {
 		s.process, err = start(cmd)
 		return s.process.signal, err
 	})
@@ -43,11 +42,11 @@ func (s *supervisor) run(ctx context.Context, cmd *exec.Cmd) (code int, err erro
 	case <-ended:
 	case <-ctx.Done():
 		err = context.Cause(ctx)
-		s.warn(err)
+		s.in.event("the program has to end", s.lease, s.hold.why(err))
 		s.stop(ended)
 	}
 	wg.Wait()
-	s.signals.passNoMore()
+	s.in.signals.passNoMore()
 	return code, err
 }
 
@@ -77,9 +76,9 @@ func (s *supervisor) stop(ended <-chan struct{}) {
 // killAt returns when a program that got TERM at begin is killed: a fifth of stopBefore, at most a second, before the end of
 // the lease, or before the end of stopBefore if that is earlier.
 func (s *supervisor) killAt(begin time.Time) time.Time {
-	end := begin.Add(s.stopBefore)
+	end := begin.Add(s.hold.stopBefore)
 	if until := s.lease.ValidUntil(); until.Before(end) {
 		end = until
 	}
-	return end.Add(-min(s.stopBefore/5, time.Second))
+	return end.Add(-min(s.hold.stopBefore/5, time.Second))
 }
