@@ -40,9 +40,10 @@ func (p *Pool) sendAcked(ctx context.Context, cmds []resp.Command) (_ []resp.Val
 // sendAckedOnce makes an attempt of sendAcked. If no command has run and another attempt may help, unrun is the reason why
 // none has run; values and err are then for the caller in case no attempt is left.
 func (p *Pool) sendAckedOnce(ctx context.Context, cmds []resp.Command, traced *Call) (values []resp.Value, unrun, err error) {
-	lent, yields, addr := false, false, ""
+	var l *pipeline.Link // of the lent connection; nil without one
+	yields := false
 	err = p.With(ctx, func(c *Conn) (err error) {
-		if lent, yields, addr = true, p.yields(ctx), c.l.Addr; yields {
+		if l, yields = c.l, p.yields(ctx); yields {
 			return nil
 		}
 		begin := time.Now()
@@ -53,7 +54,7 @@ func (p *Pool) sendAckedOnce(ctx context.Context, cmds []resp.Command, traced *C
 	switch {
 	case yields: // wait for the end of ctx, as documented at Leaves
 		return nil, nil, &Error{Op: cmds[0].Name(), Addr: p.cfg.Addr, Err: p.sleep(ctx, pipeline.Never)}
-	case !lent: // no connection: With has repeated the dial already
+	case l == nil: // With has repeated the dial already
 		traced.attempt(&p.cfg, nil, err)
 		return nil, nil, err
 	case SafeToRetry(err):
@@ -61,8 +62,8 @@ func (p *Pool) sendAckedOnce(ctx context.Context, cmds []resp.Command, traced *C
 	case err != nil:
 		return values, nil, err
 	}
-	if unrun = refusedAll(cmds, values); unrun == nil && p.resolver != nil && p.resolver.Known() != addr {
-		return nil, nil, &Error{Op: cmds[0].Name(), Addr: addr, Sent: true, Err: sentinel.ErrSwitched}
+	if unrun = refusedAll(cmds, values); unrun == nil && p.resolver != nil && p.resolver.Known() != l.Addr {
+		return nil, nil, &Error{Op: cmds[0].Name(), Addr: l.Addr, Sent: true, Err: sentinel.ErrSwitched}
 	}
 	return values, unrun, nil
 }
