@@ -68,12 +68,12 @@ func (r *Retry) dialPause(n int) time.Duration {
 
 // retryBudget limits the failed attempts of one call: dials and commands together.
 type retryBudget struct {
-	policy   *Retry
-	made     int            // failed attempts
-	start    time.Time      // time of the first failure; zero before
-	spent    bool           // no further attempt is allowed
-	stale    *pipeline.Link // link that this call must not use again
-	replaced bool           // an attempt that did not count met a link just replaced by the Pool
+	policy *Retry
+	made   int            // failed attempts
+	extra  int            // how many of them do not count: 1 after an attempt over a link just replaced by the Pool
+	start  time.Time      // time of the first failure; zero before
+	spent  bool           // no further attempt is allowed
+	stale  *pipeline.Link // link that this call must not use again
 }
 
 // countFailure counts a failed attempt, and reports whether the call may make another attempt after pause.
@@ -83,7 +83,7 @@ func (a *retryBudget) countFailure(pause time.Duration) (more bool) {
 		a.start = now
 	}
 	a.made++
-	if most := a.policy.Attempts; most > 0 && a.made >= most {
+	if most := a.policy.Attempts; most > 0 && a.made-a.extra >= most {
 		a.spent = true
 	}
 	if most := a.policy.Budget; most > 0 && now.Sub(a.start)+pause >= most {
@@ -92,7 +92,7 @@ func (a *retryBudget) countFailure(pause time.Duration) (more bool) {
 	return !a.spent
 }
 
-func (a *retryBudget) pause() time.Duration { return a.policy.backoff(a.made) }
+func (a *retryBudget) pause() time.Duration { return a.policy.backoff(a.made - a.extra) }
 
 // refusedTail returns the number n of commands to repeat: the commands at the end of a batch that the server did not
 // execute, so that repeating them does not change the order. A command behind ASKING alone is not repeated. why is the

@@ -210,8 +210,7 @@ func (p *Pool) sendBatch(ctx context.Context, s *sharedConn, cmds []resp.Command
 // retryOrFail decides after an attempt to send q has failed with err. l is the connection used, or nil without one.
 // For another attempt, retryOrFail waits for the backoff and returns nil. Otherwise it returns the error for the caller.
 func (p *Pool) retryOrFail(ctx context.Context, a *retryBudget, s *sharedConn, l *pipeline.Link, q request, err error) error {
-	pause, free := a.pause(), false
-	verdict := classify(err, l != nil)
+	pause, verdict := a.pause(), classify(err, l != nil)
 	switch {
 	case verdict == netfail.Redial:
 		a.stale = l
@@ -220,20 +219,16 @@ func (p *Pool) retryOrFail(ctx context.Context, a *retryBudget, s *sharedConn, l
 		}
 	case l == nil:
 		pause = 0 // the wait for a dial includes a backoff
-	case !a.replaced && errors.Is(err, errRetired) && SafeToRetry(err):
-		pause, free, a.replaced = 0, true, true // l has reached MaxAge since get returned it: no failure
-	case a.made == 0 && SafeToRetry(err):
+	case a.extra == 0 && errors.Is(err, errRetired) && SafeToRetry(err):
+		pause, a.extra = 0, 1 // l has reached MaxAge since get returned it: no failure
+	case a.made == a.extra && SafeToRetry(err):
 		pause = 0 // the link failed while idle: try a new one at once
 	}
-	if verdict == netfail.Final || ctx.Err() != nil || !free && !a.countFailure(pause) {
+	if verdict == netfail.Final || ctx.Err() != nil || !a.countFailure(pause) {
 		return p.finalError(l, q, err)
 	}
-	attempts := a.made
-	if a.replaced {
-		attempts++
-	}
 	p.retries.Add(1)
-	p.cfg.Trace.retry(ctx, p.cfg.Addr, q, attempts, pause, err)
+	p.cfg.Trace.retry(ctx, p.cfg.Addr, q, a.made, pause, err)
 	if pause > 0 {
 		if ended := p.sleep(ctx, pause); ended != nil {
 			return &Error{Op: q.name(), Addr: p.cfg.Addr, Err: fmt.Errorf("%w; last answer: %w", ended, err)}
