@@ -59,8 +59,8 @@ type examination struct {
 	client   *lockwire.Client
 	server   string // whose findings follow; "" for the whole
 	findings []finding
-	replica  bool  // the server takes no locks
-	worst    error // of the checks that failed: first a missing permission
+	replica  bool // the server takes no locks
+	code     int  // the exit code
 	warnings *warnings
 }
 
@@ -84,8 +84,9 @@ func (e *examination) unexamined(check string, err error) {
 // fail adds the failure of a check.
 func (e *examination) fail(check string, err error) {
 	e.add("fail", check, "%v", err)
-	if e.worst == nil || codeOf(err) == codeNotPermitted {
-		e.worst = err
+	e.code = max(e.code, codeFailed)
+	if codeOf(err) == codeNotPermitted {
+		e.code = codeNotPermitted
 	}
 }
 
@@ -115,20 +116,13 @@ func doctor(ctx context.Context, in *invocation, prefix string, kinds []string, 
 		}
 		printTable(in.out, "LEVEL CHECK SERVER FINDING", rows)
 	}
-	switch {
-	case e.worst == nil:
-		return nil
-	case codeOf(e.worst) == codeNotPermitted:
-		return &exitError{code: codeNotPermitted}
-	}
-	return &exitError{code: codeFailed}
+	return endedWith(e.code)
 }
 
 // eachServer calls fn for the server, or for each master of a cluster, with e.server set.
 func (e *examination) eachServer(fn func(*examination, conn.Doer)) {
 	spread, ok := e.client.Server().(lock.Spread)
 	if !ok {
-		e.server = ""
 		fn(e, e.client.Server())
 		return
 	}

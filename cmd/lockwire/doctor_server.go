@@ -84,7 +84,7 @@ func (e *examination) examinePersistence(info map[string]string) {
 func (e *examination) examineReplicas(server conn.Doer, info map[string]string) {
 	if role := info["role"]; role != "master" {
 		e.add("fail", "replication", "the server is a %s, and takes no locks", cmp.Or(role, "server without a role"))
-		e.replica, e.worst = true, cmp.Or(e.worst, error(&exitError{code: codeFailed}))
+		e.replica, e.code = true, max(e.code, codeFailed)
 		return
 	}
 	n, _ := strconv.Atoi(info["connected_slaves"])

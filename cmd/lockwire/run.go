@@ -236,7 +236,7 @@ func (h *hold) why(err error) error {
 	return errors.New(text)
 }
 
-// endedWith is the result after a program with the given exit code.
+// endedWith is the result of a command with the given exit code, and without a text.
 func endedWith(code int) error {
 	if code == 0 {
 		return nil
