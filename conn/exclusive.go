@@ -104,14 +104,14 @@ func (p *Pool) giveBack(m *member, changed bool) {
 	p.mu.Lock()
 	unfit := changed || m.l.Failed() || !m.aged.IsZero() && !time.Now().Before(m.aged)
 	if !unfit {
-		m.state = isReturned
+		m.state, m.due = isReturned, time.Now().Add(drainTime)
 	}
 	p.mu.Unlock()
 	if unfit {
 		m.l.Fail(errRetired)
 		return
 	}
-	m.l.Drain(drainTime, errAbandoned)
+	m.l.Drain(drainTime)
 }
 
 // placeLocked gives a returned or new member to the first waiting borrower, or makes the member idle.
@@ -196,17 +196,24 @@ func (p *Pool) dialFailedLocked(err error) {
 
 func (m *member) Push(*pipeline.Link, resp.Value) {}
 
-// Due closes an idle member that has reached MaxAge or IdleTimeout.
+// Due closes a member whose time is over: an idle one that has reached MaxAge or IdleTimeout, a returned one that owes
+// replies, and one to a former master, even while lent.
 func (m *member) Due(l *pipeline.Link) {
+	var why error
 	m.p.mu.Lock()
-	over := m.state == isIdle && !time.Now().Before(m.due)
-	if over {
+	switch over := !m.due.IsZero() && !time.Now().Before(m.due); {
+	case m.p.outdatedLocked(l.Addr):
+		why = sentinel.ErrSwitched
+	case m.state == isReturned && over:
+		why = errAbandoned
+	case m.state == isIdle && over:
 		m.endIdlenessLocked()
 		m.state = isLent
+		why = errRetired
 	}
 	m.p.mu.Unlock()
-	if over {
-		l.Fail(errRetired)
+	if why != nil {
+		l.Fail(why)
 	}
 }
 

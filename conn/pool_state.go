@@ -175,7 +175,7 @@ type member struct {
 	l     *pipeline.Link
 	state memberState
 	aged  time.Time // time of reaching MaxAge; zero for never
-	due   time.Time // time at which it is idle for too long, or aged; zero for never
+	due   time.Time // time at which it is idle for too long or aged, or returned for too long; zero for never
 }
 
 // memberState is the state of a member.

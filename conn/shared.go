@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/conn/internal/pipeline"
+	"github.com/lockwire/lockwire/conn/internal/sentinel"
 	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/resp"
 )
@@ -83,16 +84,16 @@ func (s *sharedConn) redial(d *sharedDial) {
 	if l != nil {
 		s.current.Store(l)
 	}
-	close(d.done)
-	p.mu.Unlock()
-	switch {
+	switch { // before another step can end the time of a former master
 	case l != nil && p.cfg.MaxAge > 0:
 		l.SetDue(netfail.Jitter(p.cfg.MaxAge))
 	case old != nil && p.cfg.MaxAge > 0:
 		old.SetDue(time.Since(old.Start) + p.cfg.Retry.MaxBackoff)
 	}
+	close(d.done)
+	p.mu.Unlock()
 	if l != nil && old != nil {
-		old.Drain(0, nil)
+		old.Drain(0)
 	}
 }
 
@@ -123,12 +124,16 @@ func (s *sharedConn) replace(l *pipeline.Link, why error) bool {
 
 func (s *sharedConn) Push(_ *pipeline.Link, v resp.Value) { s.p.pushes.add(v) }
 
-// Due replaces a link that has reached MaxAge.
+// Due replaces a link that has reached MaxAge, and ends a link to a former master, which has not answered in time.
 func (s *sharedConn) Due(l *pipeline.Link) {
 	s.p.mu.Lock()
-	defer s.p.mu.Unlock()
+	outdated := s.p.outdatedLocked(l.Addr)
 	if !s.p.isClosed() && s.current.Load() == l {
 		s.dialAnywayLocked()
+	}
+	s.p.mu.Unlock()
+	if outdated {
+		l.Fail(sentinel.ErrSwitched)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 const switchGrace = 250 * time.Millisecond
 
 // switched records the master, the change number seq of the resolver, and replaces the connections to a former master.
-// Commands sent on these are answered within switchGrace or fail. With the first master, switched starts the goroutines
+// Commands sent on these are answered within switchGrace or fail, unless their server is the master again. With the first master, switched starts the goroutines
 // that follow the sentinels.
 func (p *Pool) switched(from, to string, seq uint64) {
 	p.mu.Lock()
@@ -34,7 +34,7 @@ func (p *Pool) switched(from, to string, seq uint64) {
 	links, streams := p.leaveOutdatedLocked()
 	p.mu.Unlock()
 	for _, l := range links {
-		l.Drain(switchGrace, sentinel.ErrSwitched)
+		l.Drain(switchGrace)
 	}
 	for _, s := range streams {
 		_ = s.fail(sentinel.ErrSwitched)

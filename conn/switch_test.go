@@ -341,6 +341,37 @@ func TestSwitchThereAndBack(t *testing.T) {
 	})
 }
 
+// TestSlowAnswerThereAndBack: a master that is the master again may take its time for commands from before.
+func TestSlowAnswerThereAndBack(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		p := openFleet(t, f.config())
+		defer p.Close()
+		f.mu.Lock()
+		f.master[serverB] = true // as A is
+		f.mu.Unlock()
+		f.nodes[serverA].Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+			if cmd.String() == "GET slow" {
+				return fakeredis.Run().Late(time.Second)
+			}
+			return f.serve(serverA, cmd)
+		})
+		time.AfterFunc(10*time.Millisecond, func() { f.tell(serverB, 2); f.announce(serverA, serverB) })
+		time.AfterFunc(30*time.Millisecond, func() { f.tell(serverA, 3); f.announce(serverB, serverA) })
+		var calls sync.WaitGroup
+		calls.Go(func() {
+			if _, err := p.Do(t.Context(), "GET", "slow"); err != nil {
+				t.Errorf("on a shared connection: %v", err)
+			}
+		})
+		with(t, p, func(c *conn.Conn) { want(t, c, "null", "GET", "slow") })
+		calls.Wait()
+		synctest.Wait()
+		if s := p.Stats(); s.Switches != 2 || s.Shared != 1 || s.Open != 1 || s.Idle != 1 {
+			t.Errorf("Stats = %+v", s)
+		}
+	})
+}
+
 // TestReadOnlyInWith: a READONLY on a lent connection is enough for the next connections to follow the sentinels.
 func TestReadOnlyInWith(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {

@@ -200,9 +200,9 @@ func TestHeldBackAndFailed(t *testing.T) {
 		"Timeout": {func(*fakeredis.Server, *link) { time.Sleep(10 * time.Second) }, os.ErrDeadlineExceeded},
 		"Fail":    {func(_ *fakeredis.Server, l *link) { l.Fail(errClosed) }, errClosed},
 		"Drain": {func(_ *fakeredis.Server, l *link) {
-			l.Drain(time.Second, errors.ErrUnsupported)
+			l.Drain(time.Second)
 			time.Sleep(2 * time.Second)
-		}, errors.ErrUnsupported},
+		}, errDue},
 		"server": {func(srv *fakeredis.Server, _ *link) { srv.KillConns(nil) }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -239,7 +239,7 @@ func TestHeldBackAndDrained(t *testing.T) {
 						t.Errorf("GET = %v", err)
 					}
 				})
-				l.Drain(0, nil)
+				l.Drain(0)
 				time.Sleep(2 * time.Second)
 				srv.Stall(false)
 				wg.Wait()

@@ -48,7 +48,6 @@ type deadlines struct {
 	progressTick   uint32   // tick that saw the last progress
 	lastReceived   int64    // bytes received before the last tick
 	infrequent     bool     // the next tick is more than a period away
-	failWith       error    // the reason to fail at failAt
 	pingsSuspended bool     // send no PING: within a MULTI the server would queue it
 
 	// Times since Link.Start.
@@ -58,7 +57,6 @@ type deadlines struct {
 	quietSince  time.Duration // begin of the silence, a period early at most
 	silentSince time.Duration // begin of the silence for onSilent, or its last call during a blocking command
 	dueAt       time.Duration // call Owner.Due; 0 for never
-	failAt      time.Duration // fail the link; 0 for never
 }
 
 // progress is the state of the answers to a link's commands.
@@ -140,15 +138,6 @@ func (l *Link) SetDue(at time.Duration) {
 	l.dueAt = min(at, Never/2) // sums with it do not overflow
 	if at > 0 {
 		l.tickWithinLocked(l.dueAt - time.Since(l.Start))
-	}
-}
-
-// failAfterLocked fails the link with why after d; 0 is never.
-func (l *Link) failAfterLocked(d time.Duration, why error) {
-	l.failAt, l.failWith = 0, why
-	if d > 0 {
-		l.failAt = time.Since(l.Start) + d
-		l.tickWithinLocked(d)
 	}
 }
 
@@ -237,10 +226,8 @@ func (l *Link) scheduleLocked(now time.Duration, busy bool) (ping bool) {
 		l.pending, l.freeBuffer, l.waiting = nil, nil, nil // free the buffers of an idle link
 	}
 	l.infrequent = wait > l.period
-	for _, at := range [...]time.Duration{l.dueAt, l.failAt} {
-		if at > 0 {
-			wait = min(wait, max(at-now, 0))
-		}
+	if l.dueAt > 0 {
+		wait = min(wait, max(l.dueAt-now, 0))
 	}
 	if wait < Never {
 		l.armLocked(now, wait)
@@ -250,9 +237,6 @@ func (l *Link) scheduleLocked(now time.Duration, busy bool) (ping bool) {
 
 // overdueLocked returns the reason to fail the link at this tick, or nil.
 func (l *Link) overdueLocked(now time.Duration) error {
-	if l.failAt > 0 && now >= l.failAt {
-		return l.failWith
-	}
 	if l.timeout == 0 {
 		return nil
 	}

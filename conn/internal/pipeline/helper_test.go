@@ -17,6 +17,7 @@ import (
 
 var (
 	errClosed  = errors.New("closed by the test")
+	errDue     = errors.New("due")
 	errSent    = errors.New("sent")
 	errNotSent = errors.New("not sent")
 )
@@ -40,7 +41,7 @@ type link struct {
 }
 
 func (l *link) Push(*pipeline.Link, resp.Value) {}
-func (l *link) Due(*pipeline.Link)              {}
+func (l *link) Due(*pipeline.Link)              { l.Fail(errDue) }
 func (l *link) Drained(*pipeline.Link)          { l.Fail(errClosed) }
 func (l *link) Lost(_ *pipeline.Link, outstanding int, err error) {
 	l.outstanding, l.err = outstanding, err

@@ -103,7 +103,7 @@ const (
 // be the caller.
 type Owner interface {
 	Push(l *Link, v resp.Value)
-	Due(l *Link)                              // the time given to SetDue is reached
+	Due(l *Link)                              // the time given to SetDue or Drain is over
 	Drained(l *Link)                          // after Drain: no command is outstanding
 	Lost(l *Link, outstanding int, err error) // the Link has failed, all calls are completed
 }
@@ -244,15 +244,13 @@ func (l *Link) Outstanding() int {
 }
 
 // Drain makes the Link call Owner.Drained once no command is outstanding. Commands enqueued meanwhile delay the call. If
-// most > 0, the Link fails with why after that time.
-func (l *Link) Drain(most time.Duration, why error) {
-	l.mu.Lock()
+// most > 0 and commands are outstanding, Owner.Due is called after that time, as by SetDue.
+func (l *Link) Drain(most time.Duration) {
 	l.draining.Store(true)
-	if most > 0 {
-		l.failAfterLocked(most, why)
-	}
-	l.mu.Unlock()
 	l.checkDrained()
+	if most > 0 && l.Outstanding() > 0 {
+		l.SetDue(time.Since(l.Start) + most)
+	}
 }
 
 // checkDrained calls Owner.Drained once, if a draining link has no outstanding command.
@@ -262,9 +260,6 @@ func (l *Link) checkDrained() {
 	}
 	l.mu.Lock()
 	drained := l.err == nil && l.outstandingLocked() == 0 && l.draining.CompareAndSwap(true, false)
-	if drained {
-		l.failAfterLocked(0, nil)
-	}
 	l.mu.Unlock()
 	if drained {
 		l.owner.Drained(l)

@@ -17,16 +17,15 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
-// TestDrain: the Owner learns that a Link is drained after the last answer, or the Link fails for the given reason.
+// TestDrain: the Owner learns that a Link is drained after the last answer, or that the time for it is over.
 func TestDrain(t *testing.T) {
-	why := errors.New("drained for too long")
 	for _, test := range []struct {
 		answer, most, ends time.Duration
 		err                error
 	}{
 		{time.Second, 0, time.Second, errClosed},
 		{time.Second, 2 * time.Second, time.Second, errClosed},
-		{3 * time.Second, 2 * time.Second, 2 * time.Second, why},
+		{3 * time.Second, 2 * time.Second, 2 * time.Second, errDue},
 	} {
 		bubble(t, func(t *testing.T, srv *fakeredis.Server) {
 			l := open(t, srv, limits(5*time.Second))
@@ -42,7 +41,7 @@ func TestDrain(t *testing.T) {
 			if n := l.Outstanding(); n != 1 {
 				t.Errorf("Outstanding() = %d, want 1", n)
 			}
-			l.Drain(test.most, why) // the Owner fails a drained link with errClosed
+			l.Drain(test.most) // the Owner fails a drained link with errClosed, and a due one with errDue
 			<-l.Done()
 			between(t, "the link ended", time.Since(start), test.ends, test.ends)
 			wg.Wait()
