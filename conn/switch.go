@@ -41,7 +41,9 @@ func (p *Pool) switched(from, to string, seq uint64) {
 	}
 	if !first {
 		p.losses.Call()
-		p.cfg.Trace.switched(SwitchInfo{Master: p.cfg.Sentinel.Master, From: from, To: to})
+		if t := p.cfg.Trace; t != nil && t.Switch != nil {
+			t.Switch(SwitchInfo{Master: p.cfg.Sentinel.Master, From: from, To: to})
+		}
 		warn(&p.cfg, "another server is the master", "from", from, "to", to)
 	}
 }

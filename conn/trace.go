@@ -154,12 +154,6 @@ func (t *Trace) dial(begin time.Time, addr string, exclusive bool, proto int, er
 	}
 }
 
-func (t *Trace) switched(info SwitchInfo) {
-	if t != nil && t.Switch != nil {
-		t.Switch(info)
-	}
-}
-
 // Call is a call under way, from CommandStart to CommandEnd of a [Trace]. A nil Call is not traced, and its End does
 // nothing.
 type Call struct {

@@ -4,8 +4,4 @@ package pipeline
 func (l *Link) Abandoned() int { return int(l.abandoned.Load()) }
 
 // Unread has unread tell in place of the operating system which bytes have been received and not read.
-func (s *Session) Unread(unread func() (bool, error)) { s.peeker = unreadFunc(unread) }
-
-type unreadFunc func() (bool, error)
-
-func (f unreadFunc) unread() (bool, error) { return f() }
+func (s *Session) Unread(unread func() (bool, error)) { s.unread = unread }

@@ -23,7 +23,10 @@ type Session struct {
 	raw     net.Conn      // Conn, or the connection beneath TLS
 	from    *source       // below Reader
 	sock    *socket       // Conn without TLS; nil if the system does not report unread data
-	peeker  unreadPeeker
+
+	// unread reports whether bytes have arrived and are not counted as received by the source. It is nil if the system does not
+	// report unread data.
+	unread func() (bool, error)
 }
 
 // NewSession returns a Session over nc. raw is the [Beneath] of a TLS connection, and nc itself without TLS.
@@ -33,10 +36,10 @@ func NewSession(nc, raw net.Conn, limits resp.Limits) *Session {
 	if b, ok := raw.(*Beneath); ok {
 		s.raw, from.below, b.from = b.Conn, b, from
 		if b.sock != nil {
-			s.peeker = b
+			s.unread = b.unread
 		}
 	} else if s.sock = newSocket(nc); s.sock != nil {
-		s.peeker = s.sock
+		s.unread = s.sock.unread
 	}
 	return s
 }
@@ -48,12 +51,6 @@ func (s *Session) HangUp() {
 		_ = s.raw.Close() // the error of closing carries no information
 		close(s.closed)
 	}
-}
-
-// unreadPeeker reports whether bytes have arrived and are not counted as received by the source: a socket, or the
-// connection beneath TLS. It is nil if the system does not report unread data.
-type unreadPeeker interface {
-	unread() (bool, error)
 }
 
 func isSocket(nc net.Conn) bool {

@@ -79,9 +79,9 @@ func (l *Link) enqueue(ctx context.Context, e entry, q Request) error {
 // bytes. Unread bytes would look like the reply to the next command, or are the end of the connection. cond is signalled
 // after the read.
 func (l *Link) unreadLocked() bool {
-	for l.peeker != nil && l.err == nil && l.outstandingLocked() == len(l.waiting) {
+	for l.unread != nil && l.err == nil && l.outstandingLocked() == len(l.waiting) {
 		before := l.from.progress()
-		unread, err := l.peeker.unread()
+		unread, err := l.unread()
 		if err != nil && l.failLocked(err) {
 			l.HangUp()
 		}
