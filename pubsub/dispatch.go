@@ -127,7 +127,9 @@ func (p *part) subscribedLocked(k kind, v resp.Value) {
 	delete(p.refused, ch)
 	ch.state, ch.refusals = subscribed, 0
 	for sub := range ch.subs {
-		sub.confirmLocked()
+		if sub.missing--; sub.missing == 0 {
+			sub.resumeLocked()
+		}
 	}
 	if len(ch.subs) == 0 {
 		p.updateLocked(ch) // closed before the confirmation arrived

@@ -392,7 +392,8 @@ func TestOverflowKeepsTheOrder(t *testing.T) {
 					ch.deactivate(absent)
 					sub.interruptLocked(Event{Kind: Interrupted, N: i})
 					ch.state = subscribed
-					sub.confirmLocked()
+					sub.missing--
+					sub.resumeLocked()
 				}
 				s.mu.Unlock()
 			}

@@ -96,14 +96,6 @@ func (s *Subscription) Close() error {
 	return nil
 }
 
-// confirmLocked records the confirmation of a channel.
-func (s *Subscription) confirmLocked() {
-	s.missing--
-	if s.missing == 0 {
-		s.resumeLocked()
-	}
-}
-
 // resumeLocked reports that all channels are confirmed: to a waiting Subscribe, or else to the
 // consumer.
 func (s *Subscription) resumeLocked() {
