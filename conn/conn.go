@@ -63,26 +63,25 @@ func (c *Conn) Do(ctx context.Context, args ...any) (resp.Value, error) {
 	q, x, r, long, err := encode(short[:0], args)
 	defer long.release()
 	if err != nil {
-		return resp.Value{}, refusal(c.l.Addr, request{}, err)
+		return resp.Value{}, refusal(c.l.Addr, "", err)
 	}
 	return c.do(ctx, q, x, r)
 }
 
 // Send is like Do, for an encoded command.
 func (c *Conn) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
-	q := request{Commands: []resp.Command{cmd}}
 	if err := cmd.Err(); err != nil {
-		return resp.Value{}, refusal(c.l.Addr, q, err)
+		return resp.Value{}, refusal(c.l.Addr, "", err)
 	}
 	r := ruleOfCommand(&cmd)
-	return c.do(ctx, q, wholeText(&cmd, r), r)
+	return c.do(ctx, request{Commands: []resp.Command{cmd}}, wholeText(&cmd, r), r)
 }
 
 func (c *Conn) do(ctx context.Context, q request, x pipeline.Text, r rule) (resp.Value, error) {
 	c.active.Add(1)
 	defer c.active.Add(-1)
 	if err := cmp.Or(r.refuse(exclusive), c.begin(r)); err != nil { // MULTI is not refused
-		return resp.Value{}, refusal(c.l.Addr, q, err)
+		return resp.Value{}, refusal(c.l.Addr, q.name(), err)
 	}
 	if r == blocks {
 		q.setWait()
@@ -110,7 +109,7 @@ func (c *Conn) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value
 	q := request{Commands: cmds}
 	for i := range cmds {
 		if err := c.begin(ruleOfCommand(&cmds[i])); err != nil {
-			return nil, refusal(c.l.Addr, q, err)
+			return nil, refusal(c.l.Addr, q.name(), err)
 		}
 	}
 	q.setWait()

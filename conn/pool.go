@@ -74,11 +74,11 @@ func (p *Pool) Do(ctx context.Context, args ...any) (resp.Value, error) {
 	var short [512]byte
 	q, x, r, long, err := encode(short[:0], args)
 	defer long.release()
-	if err == nil {
-		err = r.refuse(shared)
-	}
 	if err != nil {
-		return resp.Value{}, refusal(p.cfg.Addr, q, err)
+		return resp.Value{}, refusal(p.cfg.Addr, "", err)
+	}
+	if err := r.refuse(shared); err != nil {
+		return resp.Value{}, refusal(p.cfg.Addr, q.name(), err)
 	}
 	return p.send(ctx, p.sharedFor("", false), q, x)
 }
@@ -91,7 +91,7 @@ func (p *Pool) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
 		err = r.refuse(shared)
 	}
 	if err != nil {
-		return resp.Value{}, refusal(p.cfg.Addr, request{Commands: []resp.Command{cmd}}, err)
+		return resp.Value{}, refusal(p.cfg.Addr, cmd.Name(), err)
 	}
 	return p.send(ctx, p.sharedFor(cmd.Key()), request{Commands: []resp.Command{cmd}}, wholeText(&cmd, r))
 }
@@ -165,7 +165,7 @@ func (p *Pool) Tx(ctx context.Context, cmds []resp.Command) ([]resp.Value, error
 func (p *Pool) Block(ctx context.Context, args ...any) (v resp.Value, err error) {
 	cmd := resp.Cmd(args...)
 	if err := cmd.Err(); err != nil {
-		return resp.Value{}, refusal(p.cfg.Addr, request{Commands: []resp.Command{cmd}}, err)
+		return resp.Value{}, refusal(p.cfg.Addr, cmd.Name(), err)
 	}
 	err = p.With(ctx, func(c *Conn) (err error) {
 		v, err = c.Send(ctx, cmd)

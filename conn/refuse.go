@@ -3,6 +3,7 @@ package conn
 import (
 	"errors"
 
+	"github.com/lockwire/lockwire/internal/netfail"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -70,7 +71,7 @@ func refuseAny(addr string, cmds []resp.Command, c carrier) (waits bool, _ error
 			continue
 		}
 		if err != nil {
-			return false, refusal(addr, request{Commands: cmds[i:]}, refused{err, i + 1})
+			return false, refusal(addr, cmds[i].Name(), refused{err, i + 1})
 		}
 	}
 	return waits, nil
@@ -96,14 +97,11 @@ func CheckBatch(cmds []resp.Command) error {
 	return err
 }
 
-func refusal(addr string, q request, err error) error {
-	op := "command" // the name of a command that cannot be encoded
-	if len(q.Encoded) > 0 || len(q.Commands) > 0 && q.Commands[0].Err() == nil {
-		op = q.name()
-	}
+// refusal returns the error for the caller of a command that is not sent. name is empty if the command cannot be encoded.
+func refusal(addr, name string, err error) error {
 	r, ok := err.(refused)
 	if !ok {
 		r = refused{error: err}
 	}
-	return &Error{Op: op, Addr: addr, Err: r}
+	return &Error{Op: netfail.Op(name), Addr: addr, Err: r}
 }

@@ -67,7 +67,7 @@ func HScan(ctx context.Context, d Doer, key string, args ...any) iter.Seq2[Pair,
 	first := resp.CmdStrings([]string{"HSCAN", key, "0"}, args...)
 	if withoutValues(first) {
 		return func(yield func(Pair, error) bool) {
-			yield(Pair{}, refusal("", request{Commands: []resp.Command{first}}, errNoValues))
+			yield(Pair{}, refusal("", first.Name(), errNoValues))
 		}
 	}
 	return scan(ctx, d, first, pairs(func(field, value resp.Value) (p Pair, err error) {

@@ -30,7 +30,7 @@ func (c *Conn) Tx(ctx context.Context, cmds []resp.Command) ([]resp.Value, error
 	open := c.state.inMulti()
 	c.mu.Unlock()
 	if open {
-		return nil, refusal(c.l.Addr, request{Commands: cmds}, errOpenMulti)
+		return nil, refusal(c.l.Addr, cmds[0].Name(), errOpenMulti)
 	}
 	values, err := c.SendBatch(ctx, wrapTx(cmds))
 	if err != nil {
