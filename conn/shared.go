@@ -230,7 +230,10 @@ func (p *Pool) retryOrFail(ctx context.Context, a *retryBudget, s *sharedConn, l
 		pause = 0 // the link failed while idle: try a new one at once
 	}
 	if verdict == netfail.Final || ctx.Err() != nil || !a.countFailure(pause) {
-		return p.finalError(l, q, err)
+		if _, ok := err.(*Error); l != nil || ok && q.name() == "dial" {
+			return err
+		}
+		return &Error{Op: q.name(), Addr: p.cfg.Addr, Err: err} // without a connection nothing was sent
 	}
 	p.retries.Add(1)
 	p.cfg.Trace.retry(ctx, p.cfg.Addr, q, a.made, pause, err)
@@ -240,14 +243,6 @@ func (p *Pool) retryOrFail(ctx context.Context, a *retryBudget, s *sharedConn, l
 		}
 	}
 	return nil
-}
-
-// finalError returns err in the form for the caller of q. Without a connection nothing was sent.
-func (p *Pool) finalError(l *pipeline.Link, q request, err error) error {
-	if _, ok := err.(*Error); l != nil || ok && q.name() == "dial" {
-		return err
-	}
-	return &Error{Op: q.name(), Addr: p.cfg.Addr, Err: err}
 }
 
 // sharedFor returns the shared connection for a routing key: always the same connection for the same key, and a
