@@ -3,24 +3,18 @@ package cluster
 import (
 	"cmp"
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/resp"
 )
 
-// waits reports whether cmds are a batch with WAIT or WAITAOF behind other commands. WAIT concerns
+// waits reports whether cmds, at least one, are a batch with WAIT or WAITAOF behind other commands. WAIT concerns
 // the earlier commands on the same connection.
-func waits(cmds []resp.Command) bool {
-	for i := 1; i < len(cmds); i++ {
-		if isWait(&cmds[i]) {
-			return true
-		}
-	}
-	return false
-}
+func waits(cmds []resp.Command) bool { return slices.ContainsFunc(cmds[1:], isWait) }
 
-func isWait(cmd *resp.Command) bool {
+func isWait(cmd resp.Command) bool {
 	name := cmd.Name()
 	return strings.EqualFold(name, "wait") || strings.EqualFold(name, "waitaof")
 }
@@ -89,7 +83,7 @@ func (at target) together(ctx context.Context, cmds []resp.Command) ([]resp.Valu
 // Otherwise it returns nil. WAIT does not count.
 func refusedWhole(cmds []resp.Command, values []resp.Value) (first error) {
 	for i := range cmds {
-		if _, keyed, _ := firstKey(&cmds[i]); !keyed || isWait(&cmds[i]) {
+		if _, keyed, _ := firstKey(&cmds[i]); !keyed || isWait(cmds[i]) {
 			continue
 		}
 		err := values[i].Err()
