@@ -146,11 +146,8 @@ func (p *Pool) dialMoreLocked() {
 // dialWantedLocked reports whether a waiting borrower needs a dial. Borrowers without budget only wait for a lent
 // connection; they need a dial if none is lent.
 func (p *Pool) dialWantedLocked() bool {
-	if p.lent() == 0 {
-		return p.queue.Len() > 0
-	}
 	for e := p.queue.Front(); e != nil; e = e.Next() {
-		if !e.Value.(*borrower).budget.spent {
+		if p.lent() == 0 || !e.Value.(*borrower).budget.spent {
 			return true
 		}
 	}
