@@ -25,6 +25,7 @@ const visitorsPlace = "*"
 type position struct {
 	place any // a string; an interface to pass it without an allocation
 	stand any // one of the following
+	notes int // the entry's notes, as the position was decided
 }
 
 // The values of position.stand.
@@ -61,24 +62,24 @@ func (r *request) position() position {
 	c := r.client
 	switch {
 	case r.target.Line == "":
-		return position{"", standsNowhere}
+		return position{place: "", stand: standsNowhere}
 	case !r.waits && r.wrapDoer != nil:
-		return position{visitorsPlace, standsNowhere}
+		return position{place: visitorsPlace, stand: standsNowhere}
 	case !r.waits && r.waiterID() != c.id:
-		return position{r.waiterID() + tryPlaceSuffix, standsNowhere}
+		return position{place: r.waiterID() + tryPlaceSuffix, stand: standsNowhere}
 	case !r.waits:
-		return position{c.tryPlace, standsNowhere}
+		return position{place: c.tryPlace, stand: standsNowhere}
 	}
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
 	e := c.table.entries[r.target.awaitedAs()]
 	switch {
 	case e == nil || e.place == nil:
-		return position{c.table.places.Next(r.waiterID()), standsJoin}
+		return position{place: c.table.places.Next(r.waiterID()), stand: standsJoin}
 	case e.waiters.Len() > 1, e.waiters.Len() == 1 && &e.firstLocked().request != r:
-		return position{e.place, standsMove}
+		return position{e.place, standsMove, e.notes}
 	}
-	return position{e.place, standsLeave}
+	return position{e.place, standsLeave, e.notes}
 }
 
 // notePlace records the effect of an acquire of r at p, sent at start: granted, refused, or failed with err.
@@ -105,7 +106,12 @@ func (r *request) notePlace(p position, start clock.Instant, granted bool, err e
 		}
 	case granted && known && p.stand == standsLeave:
 		e.place = nil
-	case known, notRun: // the waiters keep their place, as before or at the end of the line
+		if e.notes != p.notes {
+			former = p.place // a request whose answer was noted meanwhile may have put the place back behind this grant
+		}
+	case known: // the waiters keep their place, as before or at the end of the line
+		e.notes++
+	case notRun:
 	case !granted && e != nil && e.waiters.Len() > 0 && e.place == nil: // the waiters have no place, or have left theirs meanwhile
 		e.place = p.place
 	default: // r takes the place along to the line that it joins, or leaves it
@@ -119,16 +125,16 @@ func (l *Lease) releasePosition() position {
 	c := l.client
 	switch {
 	case l.keepFor() > 0:
-		return position{"", standsNowhere}
+		return position{place: "", stand: standsNowhere}
 	case l.place != nil:
-		return position{l.place, standsLeave}
+		return position{place: l.place, stand: standsLeave}
 	}
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
 	if e := c.table.entries[l.target.awaitedAs()]; e != nil && e.waiters.Len() > 0 && e.place != nil && l.target.kind.afterGrant == wakeNobody {
-		return position{e.place, standsMove}
+		return position{e.place, standsMove, e.notes}
 	}
-	return position{"", standsNowhere}
+	return position{place: "", stand: standsNowhere}
 }
 
 // endStalePlace ends a place that a release of t has moved to the end of the line, if the last waiter left meanwhile.
@@ -140,6 +146,9 @@ func (l *Lease) endStalePlace(way position) {
 	c.table.mu.Lock()
 	e := c.table.entries[t.awaitedAs()]
 	gone := e == nil || e.place != way.place
+	if !gone {
+		e.notes++
+	}
 	c.table.mu.Unlock()
 	if gone {
 		c.leavePlace(t, way.place)

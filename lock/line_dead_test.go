@@ -3,11 +3,13 @@ package lock_test
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/lock"
+	"github.com/lockwire/lockwire/resp"
 )
 
 // doomed returns a client, and a function that ends it as a kill would: its server hears no more.
@@ -134,5 +136,61 @@ func TestPlacesOfKilledProcessesLeaveAGroup(t *testing.T) {
 		two()
 		w.srv.Latency(0)
 		w.sleep(26 * time.Second)
+	})
+}
+
+// keptBack keeps the next answer for a time.
+type keptBack struct {
+	lock.Server
+	keep *atomic.Int64
+}
+
+func (h keptBack) Unwrap() lock.Server { return h.Server }
+
+func (h keptBack) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
+	keep := h.keep.Swap(0)
+	v, err := h.Server.Send(ctx, cmd)
+	time.Sleep(time.Duration(keep))
+	return v, err
+}
+
+// The last waiter of a process is granted and leaves the place, and an Owner's further hold moves the place to the end of the line. The process
+// notes the grant of the waiter last, and leaves the place.
+func TestPlaceMovedBehindTheLastWaiter(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		pool := w.pool(conn.Config{})
+		w.pools = append(w.pools, pool)
+		server := keptBack{pool, new(atomic.Int64)}
+		c, err := lock.New(server, lock.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.clients = append(w.clients, c)
+		owner, other := c.NewOwner(), w.client(lock.Config{})
+		outer := mustRead(t, c, lock.As(owner))
+		ctx, cancel := context.WithCancel(t.Context())
+		lockOf(toWrite).waits(t, ctx, other)
+		w.sleep(time.Millisecond)
+		first := lockOf(toRead).waits(t, t.Context(), c)
+		w.sleep(time.Millisecond)
+		last := lockOf(toWrite).waits(t, t.Context(), w.client(lock.Config{}))
+		w.sleep(time.Millisecond)
+		server.keep.Store(int64(5 * time.Millisecond))
+		cancel() // the first reader is called, and has the lock
+		w.sleep(time.Millisecond)
+		further := mustRead(t, c, lock.As(owner))
+		if len(first) > 0 {
+			t.Fatal("the reader had its answer first")
+		}
+		for _, l := range []*lock.Lease{<-first, further, outer} {
+			mustUnlock(t, l)
+		}
+		mustUnlock(t, <-last)
+		w.sleep(time.Second)
+		if line := w.srv.Do("EXISTS", jobLine); line != int64(0) {
+			t.Errorf("places are left: %v", w.srv.Do("ZRANGE", jobLine, "0", "-1"))
+		}
+		w.sleep(latchLife)
+		w.free()
 	})
 }

@@ -27,6 +27,7 @@ type entry struct {
 	unanswered int         // acquires without an answer that are not undone yet
 	failure    error       // of the last attempt from the front, for waiters that have not asked; nil if it had an answer
 	place      any         // this process's place in the server's line; nil for none
+	notes      int         // answers to requests with a place that stayed in the line, or moved
 	seen       *seenHolder // the last answer about a holder elsewhere; nil for none
 }
 
