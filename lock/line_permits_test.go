@@ -432,8 +432,9 @@ func TestProcessesWithDifferentNumbersOfPermits(t *testing.T) {
 					})
 				}
 				callers.Wait()
-				if each := float64(w.asked()) / (processes * rounds); each > 3.5 {
-					t.Errorf("%.1f acquires were sent for each granted, want 3.5 at most", each)
+				// 3.3 with some variation; more than 4 if a turn reserved one permit whatever the place wants.
+				if each := float64(w.asked()) / (processes * rounds); each > 4 {
+					t.Errorf("%.2f acquires were sent for each granted, want 4 at most", each)
 				}
 			})
 		})
