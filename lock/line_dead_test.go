@@ -142,6 +142,7 @@ func TestPlacesOfKilledProcessesLeaveAGroup(t *testing.T) {
 // keptBack keeps the next answer for a time.
 type keptBack struct {
 	lock.Server
+	w    *world
 	keep *atomic.Int64
 }
 
@@ -150,7 +151,7 @@ func (h keptBack) Unwrap() lock.Server { return h.Server }
 func (h keptBack) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
 	keep := h.keep.Swap(0)
 	v, err := h.Server.Send(ctx, cmd)
-	time.Sleep(time.Duration(keep))
+	h.w.sleep(time.Duration(keep))
 	return v, err
 }
 
@@ -160,7 +161,7 @@ func TestPlaceMovedBehindTheLastWaiter(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {
 		pool := w.pool(conn.Config{})
 		w.pools = append(w.pools, pool)
-		server := keptBack{pool, new(atomic.Int64)}
+		server := keptBack{pool, w, new(atomic.Int64)}
 		c, err := lock.New(server, lock.Config{})
 		if err != nil {
 			t.Fatal(err)
