@@ -207,6 +207,8 @@ func (m *member) Due(l *pipeline.Link) {
 		m.endIdlenessLocked()
 		m.state = isLent
 		why = errRetired
+	case m.state != isLent && !m.due.IsZero(): // Drain has set an earlier time, after a switch there and back
+		l.SetDue(m.due.Sub(l.Start))
 	}
 	m.p.mu.Unlock()
 	if why != nil {

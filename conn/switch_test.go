@@ -1,6 +1,7 @@
 package conn_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -306,22 +307,27 @@ func TestSwitchExclusive(t *testing.T) {
 	})
 }
 
+// thereAndBack makes A answer GET slow late. After a time B is the master, and A again 20 ms later.
+func (f *fleet) thereAndBack(after, late time.Duration) {
+	f.mu.Lock()
+	f.master[serverB] = true // as A is
+	f.mu.Unlock()
+	f.nodes[serverA].Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+		if cmd.String() == "GET slow" {
+			return fakeredis.Run().Late(late)
+		}
+		return f.serve(serverA, cmd)
+	})
+	time.AfterFunc(after, func() { f.tell(serverB, 2); f.announce(serverA, serverB) })
+	time.AfterFunc(after+20*time.Millisecond, func() { f.tell(serverA, 3); f.announce(serverB, serverA) })
+}
+
 // TestSwitchThereAndBack: a connection to a master that is replaced, and soon is the master again, stays with the caller to whom it is lent.
 func TestSwitchThereAndBack(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
 		p := openFleet(t, f.config())
 		defer p.Close()
-		f.mu.Lock()
-		f.master[serverB] = true // as A is
-		f.mu.Unlock()
-		f.nodes[serverA].Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
-			if cmd.String() == "GET slow" {
-				return fakeredis.Run().Late(100 * time.Millisecond)
-			}
-			return f.serve(serverA, cmd)
-		})
-		time.AfterFunc(10*time.Millisecond, func() { f.tell(serverB, 2); f.announce(serverA, serverB) })
-		time.AfterFunc(30*time.Millisecond, func() { f.tell(serverA, 3); f.announce(serverB, serverA) })
+		f.thereAndBack(10*time.Millisecond, 100*time.Millisecond)
 		with(t, p, func(c *conn.Conn) {
 			want(t, c, "null", "GET", "slow") // answered after the second switch
 			synctest.Wait()
@@ -346,17 +352,7 @@ func TestSlowAnswerThereAndBack(t *testing.T) {
 	inFleet(t, func(t *testing.T, f *fleet) {
 		p := openFleet(t, f.config())
 		defer p.Close()
-		f.mu.Lock()
-		f.master[serverB] = true // as A is
-		f.mu.Unlock()
-		f.nodes[serverA].Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
-			if cmd.String() == "GET slow" {
-				return fakeredis.Run().Late(time.Second)
-			}
-			return f.serve(serverA, cmd)
-		})
-		time.AfterFunc(10*time.Millisecond, func() { f.tell(serverB, 2); f.announce(serverA, serverB) })
-		time.AfterFunc(30*time.Millisecond, func() { f.tell(serverA, 3); f.announce(serverB, serverA) })
+		f.thereAndBack(10*time.Millisecond, time.Second)
 		var calls sync.WaitGroup
 		calls.Go(func() {
 			if _, err := p.Do(t.Context(), "GET", "slow"); err != nil {
@@ -368,6 +364,28 @@ func TestSlowAnswerThereAndBack(t *testing.T) {
 		synctest.Wait()
 		if s := p.Stats(); s.Switches != 2 || s.Shared != 1 || s.Open != 1 || s.Idle != 1 {
 			t.Errorf("Stats = %+v", s)
+		}
+	})
+}
+
+// TestReturnedThereAndBack: a returned connection that owes a reply is closed in time, also if its server is replaced and soon the master again.
+func TestReturnedThereAndBack(t *testing.T) {
+	inFleet(t, func(t *testing.T, f *fleet) {
+		cfg := f.config()
+		cfg.MaxConns = 1
+		p := openFleet(t, cfg)
+		defer p.Close()
+		f.thereAndBack(110*time.Millisecond, 4*time.Second)
+		_ = p.With(t.Context(), func(c *conn.Conn) error {
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			_, err := c.Do(ctx, "GET", "slow")
+			return err
+		})
+		start := time.Now()
+		with(t, p, func(c *conn.Conn) { want(t, c, "OK", "SET", "k", "v") })
+		if took := time.Since(start); took > 2*time.Second {
+			t.Errorf("the next caller has waited for %v", took)
 		}
 	})
 }

@@ -336,6 +336,7 @@ func (r *Redlock) contend(ctx context.Context, c redlockCall, leave func(), hist
 			if stands {
 				vain++
 			}
+			slow = min(slow, redlockSlow-1) // wait in line for the other owner
 			if vain <= redlockVain || r.first.sleep(ctx, r.pauseInVain(vain-redlockVain)) == nil {
 				continue
 			}
@@ -349,7 +350,7 @@ func (r *Redlock) contend(ctx context.Context, c redlockCall, leave func(), hist
 			return nil, err
 		}
 		pause := r.pause(began)
-		if !stands { // a useless grant is released meanwhile: at the anchor it would be a refusal
+		if !stands && errors.Is(err, ErrLost) { // the useless grants are released meanwhile: at the anchor they would be a refusal
 			pause = min(max(2*time.Since(began), time.Millisecond), redlockPause)
 		}
 		if r.first.sleep(ctx, pause) != nil {

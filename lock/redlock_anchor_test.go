@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/lock"
 )
 
@@ -256,5 +257,63 @@ func TestRedlockTakenBesideAFailure(t *testing.T) {
 				f.free()
 			})
 		}
+	}
+}
+
+// A key of another type on one server is no reason to end a wait for a lock that a majority can give.
+func TestRedlockWaitsBesideAnotherFormat(t *testing.T) {
+	for _, way := range []time.Duration{latency / 10, 3 * latency} { // to the server with the key
+		inFleet(t, 3, func(t *testing.T, f fleet) {
+			f.slow()
+			f[2].srv.Latency(way)
+			f[2].srv.Do("SET", "job", "x")
+			holder := f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, false)
+			other := f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, false)
+			lease := lockRed(t, holder)
+			got := waits(t, t.Context(), other)
+			mustUnlock(t, lease)
+			if lease = <-got; lease != nil {
+				mustUnlock(t, lease)
+			}
+			f[2].srv.Do("DEL", "job")
+			time.Sleep(40 * time.Second)
+			f.free()
+		})
+	}
+}
+
+// Attempts at servers that refuse at once are a Pause apart.
+func TestRedlockPause(t *testing.T) {
+	for _, plain := range []bool{false, true} {
+		inFleet(t, 3, func(t *testing.T, f fleet) {
+			f.slow()
+			r := f.process(lock.Config{}).redlock(t, lock.RedlockConfig{Pause: time.Second}, plain)
+			mustUnlock(t, lockRed(t, r))
+			var last time.Time // of the first server's
+			for i, w := range f {
+				w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+					if cmd.Name != "EVALSHA" && cmd.Name != "SET" {
+						return fakeredis.Run()
+					}
+					if now := time.Now(); i == 0 {
+						if now.Sub(last) < time.Second {
+							t.Errorf("the first server is asked again after %v", now.Sub(last))
+						}
+						last = now
+					}
+					return fakeredis.Reply("-OOM command not allowed when used memory > 'maxmemory'.\r\n")
+				})
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			if _, err := r.Lock(ctx); err == nil {
+				t.Error("the lock is had")
+			}
+			for _, w := range f {
+				w.srv.Intercept(nil)
+			}
+			time.Sleep(40 * time.Second)
+			f.free()
+		})
 	}
 }

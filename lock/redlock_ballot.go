@@ -246,13 +246,15 @@ func failureOfNode(err error) error {
 // decideLocked decides the ballot if missing answers cannot change the result.
 func (b *ballot) decideLocked() {
 	var parts []*Lease
-	var fatal error // would be the same at a repeat
+	var fatal error // the same at a repeat, as each of fatals
+	fatals := 0
 	for _, v := range b.votes {
 		if v.result == voteGranted {
 			parts = append(parts, v.lease)
 		}
 		if errors.Is(v.err, ErrWrongType) || errors.Is(v.err, ErrInvalid) {
 			fatal = v.err
+			fatals++
 		}
 	}
 	quorum, missing := b.lock.quorum, b.numberLocked(voteMissing)
@@ -268,7 +270,7 @@ func (b *ballot) decideLocked() {
 		}
 	case len(parts)+missing >= quorum:
 		return
-	case fatal != nil:
+	case fatals > len(b.votes)-quorum:
 		b.err = fatal
 	case b.takenLocked(0):
 		b.err = b.lock.refusal()

@@ -80,7 +80,7 @@ func (r *Redlock) askInLine(ctx context.Context, c *redlockCall, ended func(bool
 		s := &stand{lock: r, call: c, anchor: r.anchor()}
 		s.ended = func(awaited bool) { ended(awaited || s.waited) }
 		lease, err := s.acquire(ctx)
-		if err != errLeftLine || r.anchor() == s.anchor {
+		if next := r.anchor(); err != errLeftLine || next == s.anchor || !r.members[next].client.identity.Useful() {
 			return lease, err
 		}
 	}
@@ -274,8 +274,11 @@ func (s *stand) look(ctx context.Context, last []string) (owners []string, usele
 	}
 	s.call.answers = s.call.answers || answers >= r.quorum
 	if last != nil && owners[anchor] != "" && owners[anchor] == last[anchor] && others >= r.quorum {
-		h := r.members[anchor]
-		h.client.kept.Set(h.target.awaitedAs(), true)
+		for i, h := range r.members { // the others would be the next anchors
+			if owners[i] != "" && owners[i] == last[i] {
+				h.client.kept.Set(h.target.awaitedAs(), true)
+			}
+		}
 	}
 	return owners, r.anchor() != anchor || answers < r.quorum
 }

@@ -199,3 +199,43 @@ func TestRedlockVoteOfAnotherProcess(t *testing.T) {
 		}
 	}
 }
+
+// A caller whose leases came too late, over a slow network, waits in line when the network is fast again and the lock is taken.
+func TestRedlockSlowThenTaken(t *testing.T) {
+	inFleet(t, 3, func(t *testing.T, f fleet) {
+		f.slow()
+		other := f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, false)
+		r := f.process(lock.Config{}).redlock(t, lock.RedlockConfig{MinValidity: 0.9, NodeTimeout: 400 * time.Millisecond}, false)
+		lease := lockRed(t, other)
+		got := make(chan *lock.Lease, 1)
+		go func() {
+			won, _ := r.Lock(t.Context(), lock.For(time.Second))
+			got <- won
+		}()
+		time.Sleep(100 * time.Millisecond)
+		for _, w := range f {
+			w.srv.Latency(80 * time.Millisecond)
+		}
+		mustUnlock(t, lease)
+		time.Sleep(6 * time.Second)
+		f.slow()
+		lease, err := other.TryLock(t.Context())
+		for ; err != nil; lease, err = other.TryLock(t.Context()) {
+			time.Sleep(latency)
+		}
+		time.Sleep(time.Second)
+		before := f.commands()
+		time.Sleep(2 * time.Second)
+		if n := f.commands() - before; n > 100 {
+			t.Errorf("%d commands in two seconds while the lock is taken", n)
+		}
+		mustUnlock(t, lease)
+		if won := <-got; won == nil {
+			t.Error("the waiter has gone")
+		} else {
+			_ = won.Unlock(t.Context())
+		}
+		time.Sleep(40 * time.Second)
+		f.free()
+	})
+}
