@@ -12,8 +12,8 @@ import (
 const switchGrace = 250 * time.Millisecond
 
 // switched records the master, the change number seq of the resolver, and replaces the connections to a former master.
-// Commands sent on these are answered within switchGrace or fail, unless their server is the master again. With the first master, switched starts the goroutines
-// that follow the sentinels.
+// Commands sent on these are answered within switchGrace or fail, unless their server is the master again. With the first
+// master, switched starts the goroutines that follow the sentinels.
 func (p *Pool) switched(from, to string, seq uint64) {
 	p.mu.Lock()
 	if p.isClosed() || seq <= p.seq {

@@ -82,7 +82,8 @@ func TestServerFairPlaceAfterAnUndo(t *testing.T) {
 		if !strings.Contains(got, "1") {
 			t.Errorf("the undo returns %s, want 1", got)
 		}
-		if queue := answer(pool.Do(t.Context(), "LRANGE", fairQueue, 0, -1)); strings.Count(queue, "client:1") != 1 || strings.Index(queue, "client:1") > strings.Index(queue, "client:2") {
+		queue := answer(pool.Do(t.Context(), "LRANGE", fairQueue, 0, -1))
+		if strings.Count(queue, "client:1") != 1 || strings.Index(queue, "client:1") > strings.Index(queue, "client:2") {
 			t.Errorf("the queue is %s, want client:1 and client:2", queue)
 		}
 	})
