@@ -19,8 +19,9 @@ const (
 // the limit. A goroutine, the feeder, then sends the backlog to the Go channel, as the only sender,
 // and ends when the backlog is empty. A Subscription whose consumer keeps up has no goroutine.
 type queue struct {
-	events chan Event // closed by close, or by a running feeder
-	limit  int        // in bytes
+	events  chan Event     // closed by close, or by a running feeder
+	limit   int            // in bytes
+	sending sync.WaitGroup // the feeder sends an event to the Go channel
 
 	mu sync.Mutex // guards the following; locked after the Subscriber's mu
 
@@ -109,6 +110,7 @@ func (q *queue) feed() {
 		case q.events <- ev:
 		case <-q.done:
 		}
+		q.sending.Done()
 	}
 }
 
@@ -130,6 +132,7 @@ func (q *queue) next() (ev Event, ok bool) {
 		q.noteSent(ev.size())
 		if len(q.events) == cap(q.events) {
 			q.held = true
+			q.sending.Add(1)
 			return ev, true
 		}
 		q.events <- ev
@@ -167,7 +170,7 @@ func (q *queue) dropOldestLocked() (dropped int) {
 	for _, ev := range sent {
 		q.bytes += ev.size()
 	}
-	most := q.limit - q.limit/8 - q.sendingBytes()
+	most := q.limit - q.limit/8
 	lagged, state := &Event{Kind: Lagged}, (*Event)(nil)
 	var first, rest []*Event
 	newest := len(sent) + len(q.backlog) - 1
@@ -179,7 +182,7 @@ func (q *queue) dropOldestLocked() (dropped int) {
 		case !drop && ev.changesState():
 			state = nil
 		case drop && ev.changesState():
-			state = q.state // not ev: the consumer may have received later ones, or the feeder hold one
+			state = q.state // not ev: the consumer may have received later ones
 		case drop:
 			lagged.N++
 			dropped++
@@ -202,21 +205,28 @@ func (q *queue) dropOldestLocked() (dropped int) {
 	return dropped
 }
 
-// takeBackLocked takes all events out of the Go channel, and the event that the feeder holds. all is false if the consumer
-// received some of them meanwhile: the rest may be older than an event already received, and must not be sent again.
+// takeBackLocked takes all events out of the Go channel, with the event that the feeder sends as soon as there is room. all is
+// false if the consumer received some of them meanwhile: the rest may be older than an event already received, and must not be
+// sent again.
 func (q *queue) takeBackLocked() (sent []*Event, all bool) {
 	expected := len(q.events)
+	sent = q.drainChannel(nil)
 	if q.held {
 		expected++
+		q.sending.Wait()
+		q.held = false
+		sent = q.drainChannel(sent)
 	}
+	return sent, len(sent) == expected
+}
+
+func (q *queue) drainChannel(events []*Event) []*Event {
 	for {
 		select {
 		case ev := <-q.events:
-			sent = append(sent, &ev)
+			events = append(events, &ev)
 		default:
-			all = len(sent) == expected
-			q.held = q.held && !all
-			return sent, all
+			return events
 		}
 	}
 }
