@@ -10,7 +10,7 @@ import (
 // test is, has taken last, and is about to send it: then it calls sending.Done.
 func fullQueue(t *testing.T, last Event) *queue {
 	t.Helper()
-	q := &queue{events: make(chan Event, eventsCap), limit: (eventsCap + 2) * eventBytes - 1, feeding: true, done: make(chan struct{})}
+	q := &queue{events: make(chan Event, eventsCap), limit: (eventsCap+2)*eventBytes - 1, feeding: true, done: make(chan struct{})}
 	for range eventsCap - 1 {
 		addTo(q, Event{})
 	}
