@@ -51,6 +51,7 @@ type Case struct {
 	Unix       bool // a unix socket instead of TCP
 	TLS        bool
 	NoServer   bool
+	Servers    int           // 0 is 1
 	Procs      int           // processes of a contender; 0 is 1
 	RoundTrip  time.Duration // added to each round trip of the last Far processes
 	Far        int
@@ -87,7 +88,7 @@ type Outcome struct {
 // Cases returns all cases, in the order of their runs.
 func Cases() []Case {
 	var all []Case
-	for _, list := range [][]Case{codecCases(), clientCases(), subscribeCases(), lockCases(), kindCases(), contendedCases(), scaleCases()} {
+	for _, list := range [][]Case{codecCases(), clientCases(), subscribeCases(), lockCases(), kindCases(), redlockCases(), contendedCases(), scaleCases()} {
 		all = append(all, list...)
 	}
 	return all

@@ -88,6 +88,42 @@ func kindCases() []Case {
 	return cases
 }
 
+// redlockers are contenders with a lock on a majority of several servers.
+func redlockers() []locker {
+	return []locker{
+		{"lockwire", Ours, locks.Redlock, false, nil, true, true},
+		{"redsync on go-redis", Peer, locks.RedsyncQuorum, false, redsyncSends, true, true},
+	}
+}
+
+// redlockCases have three servers.
+func redlockCases() []Case {
+	const servers, hold = 3, 5 * time.Millisecond
+	var cases []Case
+	for _, callers := range []int{1, 8} {
+		c := ownCase("redlock-own-", "Lock and unlock on a majority of 3 servers", callers, 400*time.Millisecond)
+		for _, l := range redlockers() {
+			c.Contenders = append(c.Contenders, l.contender(locks.OwnNames(l.open, callers)))
+		}
+		cases = append(cases, c)
+	}
+	contest := locks.Contest{Callers: 25, Apart: true, Hold: hold}
+	herd := group{
+		name:  "redlock-herd-100",
+		title: "One lock on a majority of 3 servers, 100 clients: 4 processes × 25, connections of their own, held for 5 ms",
+		procs: 4, contest: contest, length: 300 * hold, warm: 200 * time.Millisecond,
+		first: OpsPerSecond, shows: []string{HeldShare}, only: []string{},
+	}.make()
+	for _, l := range redlockers() {
+		herd.Contenders = append(herd.Contenders, l.contender(locks.Contended(l.open, contest)))
+	}
+	cases = append(cases, herd)
+	for i := range cases {
+		cases[i].Servers = servers
+	}
+	return cases
+}
+
 // kindOf is the part that the i-th kind of lock has in a case of several.
 func kindOf(i int) Kind {
 	if i == 0 {

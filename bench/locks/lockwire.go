@@ -79,6 +79,50 @@ func openLockwire(env measure.Env, cfg lock.Config, t take) (*lockwire, error) {
 	return &lockwire{pool: pool, locks: locks, take: t}, nil
 }
 
+// Redlock is a Redlock of all servers.
+func Redlock(env measure.Env, _ int) (Client, error) {
+	r := &redlocks{}
+	for _, addr := range env.Servers() {
+		env.Addr = addr
+		c, err := openLockwire(env, lock.Config{}, nil)
+		if err != nil {
+			r.Close()
+			return nil, err
+		}
+		r.servers = append(r.servers, c)
+	}
+	return r, nil
+}
+
+type redlocks struct{ servers []*lockwire }
+
+func (r *redlocks) Locker(name string) (Locker, error) { return &redlock{r, name}, nil }
+
+func (r *redlocks) Close() {
+	for _, c := range r.servers {
+		c.Close()
+	}
+}
+
+// redlock makes a Redlock for each call.
+type redlock struct {
+	*redlocks
+	name string
+}
+
+func (r *redlock) Lock() (Held, error) {
+	var nodes []lock.Member
+	for _, c := range r.servers {
+		nodes = append(nodes, c.locks.Reentrant(r.name))
+	}
+	l, err := lock.NewRedlock(lock.RedlockConfig{Quarantine: -1}, nodes...) // the servers have just been started, and lose nothing
+	if err != nil {
+		return nil, err
+	}
+	lease, err := l.Lock(background)
+	return lockwireLease{lease}, err
+}
+
 type lockwire struct {
 	pool  *conn.Pool
 	locks *lock.Client

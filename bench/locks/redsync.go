@@ -17,17 +17,33 @@ import (
 // RedsyncGoRedis is redsync on go-redis. It tries until it has the lock, with redsync's delays.
 func RedsyncGoRedis(env measure.Env, _ int) (Client, error) {
 	c := redis.NewClient(&redis.Options{Network: env.Network, Addr: env.Addr})
-	return newRedsync(syncgoredis.NewPool(c), c.Close), nil
+	return newRedsync(c.Close, syncgoredis.NewPool(c)), nil
 }
 
 // RedsyncRedigo is redsync on redigo, with 20 connections.
 func RedsyncRedigo(env measure.Env, _ int) (Client, error) {
 	pool := clients.RedigoPool(clients.Setup{Network: env.Network, Addr: env.Addr})
-	return newRedsync(syncredigo.NewPool(pool), pool.Close), nil
+	return newRedsync(pool.Close, syncredigo.NewPool(pool)), nil
 }
 
-func newRedsync(pool syncredis.Pool, close func() error) Client {
-	return redsyncClient{redsync.New(pool), close}
+// RedsyncQuorum is redsync on go-redis with all servers.
+func RedsyncQuorum(env measure.Env, _ int) (Client, error) {
+	var pools []syncredis.Pool
+	var clients []*redis.Client
+	for _, addr := range env.Servers() {
+		c := redis.NewClient(&redis.Options{Network: env.Network, Addr: addr})
+		clients, pools = append(clients, c), append(pools, syncgoredis.NewPool(c))
+	}
+	return newRedsync(func() (err error) {
+		for _, c := range clients {
+			err = errors.Join(err, c.Close())
+		}
+		return err
+	}, pools...), nil
+}
+
+func newRedsync(close func() error, pools ...syncredis.Pool) Client {
+	return redsyncClient{redsync.New(pools...), close}
 }
 
 type redsyncClient struct {

@@ -8,6 +8,7 @@ import (
 // Env is the environment of a process in a measurement.
 type Env struct {
 	Network, Addr string      // of the Redis server: "tcp" or "unix"
+	Further       []string    // addresses of further servers, for a lock on several
 	TLS           *tls.Config // nil: without
 	Etcd          string      // endpoint of an etcd server, "" for none
 	Proc, Procs   int         // number of this process in the measurement
@@ -16,6 +17,9 @@ type Env struct {
 	// Begin and End, if set, are called around what is measured. Begin returns when all processes are ready.
 	Begin, End func()
 }
+
+// Servers are the addresses of all servers.
+func (e Env) Servers() []string { return append([]string{e.Addr}, e.Further...) }
 
 // Length says how long to measure.
 type Length struct {

@@ -16,7 +16,8 @@ import (
 type Order struct {
 	Case, Contender     string
 	Network, Addr, Etcd string
-	CA                  string // of the server's certificate, as PEM; "": without TLS
+	Further             []string // addresses of further servers
+	CA                  string   // of the server's certificate, as PEM; "": without TLS
 	Proc, Procs         int
 	Length              measure.Length
 }
@@ -46,7 +47,7 @@ func Child(order string, stdin io.Reader, stdout io.Writer) error {
 	in := bufio.NewReader(stdin)
 	var broken error
 	report, err := work(measure.Env{
-		Network: o.Network, Addr: o.Addr, TLS: secure, Etcd: o.Etcd, Proc: o.Proc, Procs: o.Procs, Length: o.Length,
+		Network: o.Network, Addr: o.Addr, Further: o.Further, TLS: secure, Etcd: o.Etcd, Proc: o.Proc, Procs: o.Procs, Length: o.Length,
 		Begin: func() {
 			fmt.Fprintln(stdout, ready)
 			_, broken = in.ReadString('\n')

@@ -22,6 +22,7 @@ type Runner struct {
 
 	cpus   []int
 	redis  *system.Redis
+	more   []*system.Redis                 // for locks on several servers
 	delays map[time.Duration]*system.Delay // by their round trip
 	etcd   *system.Etcd                    // nil if not installed
 }
@@ -45,10 +46,29 @@ func (r *Runner) Close() {
 	for _, d := range r.delays {
 		d.Stop()
 	}
-	r.redis.Stop()
+	for _, server := range r.servers() {
+		server.Stop()
+	}
 	if r.etcd != nil {
 		r.etcd.Stop()
 	}
+}
+
+func (r *Runner) servers() []*system.Redis { return append([]*system.Redis{r.redis}, r.more...) }
+
+// serversOf are the servers of a case.
+func (r *Runner) serversOf(c catalog.Case) []*system.Redis { return r.servers()[:max(c.Servers, 1)] }
+
+// supply starts the servers that a case lacks.
+func (r *Runner) supply(c catalog.Case) error {
+	for len(r.servers()) < c.Servers {
+		server, err := system.StartRedis(r.serverCPU()...)
+		if err != nil {
+			return err
+		}
+		r.more = append(r.more, server)
+	}
+	return nil
 }
 
 // away returns an address with a longer round trip to the server.
@@ -151,8 +171,13 @@ const grace = 60 * time.Second
 
 // once runs a contender in new processes. It also returns the number of CPUs kept busy meanwhile by foreign processes.
 func (r *Runner) once(c catalog.Case, x catalog.Contender) (map[string]float64, float64, error) {
-	if err := r.redis.Empty(); err != nil {
+	if err := r.supply(c); err != nil {
 		return nil, 0, err
+	}
+	for _, server := range r.servers() {
+		if err := server.Empty(); err != nil {
+			return nil, 0, err
+		}
 	}
 	if err := r.place(c); err != nil {
 		return nil, 0, err
@@ -163,6 +188,9 @@ func (r *Runner) once(c catalog.Case, x catalog.Contender) (map[string]float64, 
 	ctx, cancel := context.WithTimeout(context.Background(), length.Warm+length.For+grace)
 	defer cancel()
 	order := Order{Case: c.Name, Contender: x.Name, Network: "tcp", Addr: r.redis.TCP, Procs: max(c.Procs, 1), Length: length}
+	for _, server := range r.serversOf(c)[1:] {
+		order.Further = append(order.Further, server.TCP)
+	}
 	if c.Unix {
 		order.Network, order.Addr = "unix", r.redis.Unix
 	}
@@ -194,13 +222,18 @@ func (r *Runner) once(c catalog.Case, x catalog.Contender) (map[string]float64, 
 	return r.collect(c, x, procs)
 }
 
-// place puts the server on the CPUs of the case.
+// place puts the servers on the CPUs of the case.
 func (r *Runner) place(c catalog.Case) error {
 	cpus := r.serverCPU()
 	if c.Place == catalog.Free {
 		cpus = r.cpus
 	}
-	return system.Pin(r.redis.PID(), cpus...)
+	for _, server := range r.servers() {
+		if err := system.Pin(server.PID(), cpus...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // collect lets processes measure at the same time.
@@ -216,7 +249,7 @@ func (r *Runner) collect(c catalog.Case, x catalog.Contender, procs []*process) 
 	if err := each(func(p *process) error { return p.expect(ready) }); err != nil {
 		return nil, 0, err
 	}
-	before, err := r.look(x)
+	before, err := r.look(c, x)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -228,7 +261,7 @@ func (r *Runner) collect(c catalog.Case, x catalog.Contender, procs []*process) 
 		return nil, 0, err
 	}
 	took, busy := time.Since(begin).Seconds(), system.BusySeconds()-busy
-	after, err := r.look(x)
+	after, err := r.look(c, x)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -246,17 +279,34 @@ func (r *Runner) collect(c catalog.Case, x catalog.Contender, procs []*process) 
 	return c.Numbers(outcome), max(busy, 0) / took, nil
 }
 
-// look reads the counters of a contender's server.
-func (r *Runner) look(x catalog.Contender) (system.Usage, error) {
+// look reads the counters of a contender's servers.
+func (r *Runner) look(c catalog.Case, x catalog.Contender) (system.Usage, error) {
 	if x.Etcd {
 		return system.Usage{CPU: r.etcd.CPU()}, nil
 	}
-	return r.redis.Usage()
+	return usage(r.serversOf(c))
 }
 
-// Try runs a contender of a case in this process, as a test, for as many operations as length says.
-func Try(c catalog.Case, x catalog.Contender, redis *system.Redis, length measure.Length) (map[string]float64, error) {
+// usage is the work of all servers.
+func usage(servers []*system.Redis) (system.Usage, error) {
+	sum := system.Usage{Commands: map[string]int64{}}
+	for _, server := range servers {
+		u, err := server.Usage()
+		if err != nil {
+			return sum, err
+		}
+		sum = sum.Plus(u)
+	}
+	return sum, nil
+}
+
+// Try runs a contender of a case in this process, as a test, for as many operations as length says. Further servers are for a case of
+// several.
+func Try(c catalog.Case, x catalog.Contender, length measure.Length, redis *system.Redis, further ...*system.Redis) (map[string]float64, error) {
 	env := measure.Env{Network: "tcp", Addr: redis.TCP, Procs: 1, Length: length}
+	for _, server := range further {
+		env.Further = append(env.Further, server.TCP)
+	}
 	if c.Unix {
 		env.Network, env.Addr = "unix", redis.Unix
 	}
@@ -267,10 +317,11 @@ func Try(c catalog.Case, x catalog.Contender, redis *system.Redis, length measur
 		}
 		env.Addr = redis.TLS
 	}
+	servers := append(further[:len(further):len(further)], redis)
 	var before, after system.Usage
 	var errs [2]error
-	env.Begin = func() { before, errs[0] = redis.Usage() }
-	env.End = func() { after, errs[1] = redis.Usage() }
+	env.Begin = func() { before, errs[0] = usage(servers) }
+	env.End = func() { after, errs[1] = usage(servers) }
 	r, err := x.Work(env)
 	if err := errors.Join(err, errs[0], errs[1]); err != nil {
 		return nil, err

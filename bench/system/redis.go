@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -192,6 +193,16 @@ func (u *Usage) take(name, value string) {
 		calls, _, _ := strings.Cut(strings.TrimPrefix(value, "calls="), ",")
 		u.Commands[command], _ = strconv.ParseInt(calls, 10, 64)
 	}
+}
+
+// Plus returns the work of two servers.
+func (u Usage) Plus(v Usage) Usage {
+	sum := Usage{CPU: u.CPU + v.CPU, Reads: u.Reads + v.Reads, Clients: u.Clients + v.Clients, Memory: u.Memory + v.Memory,
+		Commands: maps.Clone(u.Commands)}
+	for name, n := range v.Commands {
+		sum.Commands[name] += n
+	}
+	return sum
 }
 
 // Since returns what was used since an earlier look. The commands of looking are left out.
