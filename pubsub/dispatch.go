@@ -138,7 +138,7 @@ func (p *part) subscribedLocked(k kind, v resp.Value) {
 
 // unsubscribedLocked handles an unsubscribe message:
 //
-//   - The oldest request unsubscribes from the channel: the message is the answer.
+//   - The oldest request unsubscribes from the channel: the message is taken for the answer.
 //   - The channel is subscribed: the server has ended the subscription. A cluster node does so when
 //     the slot of a shard channel moves away.
 //   - Otherwise the server has ended a subscription that this process was about to end, too. Any
@@ -177,9 +177,17 @@ func (p *part) pongLocked() {
 	p.noteAnswerLocked()
 }
 
+// errorLocked handles an error reply. A redirection without a request answers an unsubscription that unsubscribedLocked has taken
+// for answered: the server had just ended the subscription, because the slot of the shard channel had moved.
 func (p *part) errorLocked(err error) error {
 	if len(p.unanswered) == 0 {
-		return fmt.Errorf("%w: %w", errUnasked, err)
+		if !netfail.Redirects(err) {
+			return fmt.Errorf("%w: %w", errUnasked, err)
+		}
+		if p.subscriber.router != nil {
+			p.subscriber.router.Refused(p.server, err)
+		}
+		return nil
 	}
 	p.noteAnswerLocked()
 	p.requestFailedLocked(p.takeOldestLocked(), err)
