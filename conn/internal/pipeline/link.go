@@ -140,7 +140,8 @@ func New(s *Session, cfg Config, o Owner, wg *sync.WaitGroup) *Link {
 // Do sends one command and waits for its reply; ctx bounds the wait. x, unless empty, belongs at q.At of q.Encoded. An
 // error reply is a value. With an error, sent reports whether the command may have been sent.
 //
-// The end of ctx leaves the Link open, and the reply is dropped. If q.Blocks is set, the end of ctx fails the Link.
+// The end of ctx leaves the Link open, and the reply is dropped. If q.Blocks is set and the command may have been sent, the end of
+// ctx fails the Link.
 func (l *Link) Do(ctx context.Context, q Request, x Text) (v resp.Value, sent bool, err error) {
 	e := entry{call: l.calls.Get().(*call), replies: 1}
 	if x.Bytes != nil {
@@ -172,7 +173,7 @@ func (l *Link) send(ctx context.Context, e entry, q Request) (v resp.Value, valu
 	e.body.release()
 	if left {
 		err := netfail.Ended(ctx)
-		if q.Blocks { // see Request.Blocks
+		if q.Blocks && sent { // see Request.Blocks
 			l.Fail(fmt.Errorf("a blocking command was given up: %w", err))
 		}
 		return v, nil, sent, err

@@ -263,3 +263,30 @@ func TestSilentBesidePings(t *testing.T) {
 		})
 	}
 }
+
+// A blocking command that its caller gives up before any byte is written holds up nobody: the link goes on.
+func TestUnsentBlockingCommand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nc, peer := net.Pipe()
+		l := openOver(nc, pipeline.Config{})
+		defer l.close()
+		var first sync.WaitGroup
+		first.Go(func() { want(t, l, "PONG", "PING") })
+		synctest.Wait() // the write of PING blocks, because the peer does not read
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		q := pipeline.Request{Commands: []resp.Command{resp.Cmd("BLPOP", "key", 0)}, Blocks: true, Wait: pipeline.Never}
+		_, sent, err := l.Link.Do(ctx, q, pipeline.Text{})
+		wantFailure(t, failure(sent, err), errNotSent, context.DeadlineExceeded)
+		if err := l.Err(); err != nil {
+			t.Errorf("the link has failed: %v", err)
+		}
+		if _, err := peer.Read(make([]byte, 64)); err != nil {
+			t.Error(err)
+		}
+		if _, err := peer.Write([]byte("+PONG\r\n")); err != nil {
+			t.Error(err)
+		}
+		first.Wait()
+	})
+}
