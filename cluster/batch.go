@@ -22,9 +22,9 @@ import (
 //   - Commands that were not executed are repeated, as for Send, but never after a later command
 //     with a common key. Commands with one key, or one routing key, run in their order even if the
 //     slot moves.
-//   - A refused command is not repeated if a later command with a common key was executed. The
-//     refusal is then the reply, and the caller decides. A redirection that leads nowhere is an
-//     error.
+//   - A refused command is not repeated if a later command with a common key was executed, or an
+//     earlier one was sent and not answered. The refusal is then the reply, and the caller decides.
+//     A redirection that leads nowhere is an error.
 //
 // A batch with WAIT or WAITAOF behind other commands goes to the node of its first key as a whole,
 // over an exclusive connection, because WAIT counts the replicas that have the preceding commands
@@ -260,7 +260,7 @@ func (b *batch) next(sent []int) (pending []int) {
 		}
 		pending = append(pending, i)
 	}
-	pending = b.inOrder(pending)
+	pending = b.behindAnswers(b.inOrder(pending))
 	if len(pending) > 0 && slowest >= 0 {
 		b.history = after
 		if ended := b.pause(b.repeats[slowest].decision, b.targets[slowest]); ended != nil {
@@ -332,6 +332,26 @@ func (b *batch) inOrder(again []int) (kept []int) {
 		}
 	}
 	slices.Reverse(kept)
+	return kept
+}
+
+// behindAnswers returns the commands without those behind a command with a common key that was sent and not answered, because it
+// may still run: after them, if they were sent again.
+func (b *batch) behindAnswers(again []int) (kept []int) {
+	running := make(map[string]bool)
+	for i, r := range b.repeats {
+		switch {
+		case len(again) > 0 && again[0] == i:
+			again = again[1:]
+			if !slices.ContainsFunc(r.keys, func(key string) bool { return running[key] }) {
+				kept = append(kept, i)
+			}
+		case errors.Is(b.errs[i], conn.ErrUncertain):
+			for _, key := range r.keys {
+				running[key] = true
+			}
+		}
+	}
 	return kept
 }
 

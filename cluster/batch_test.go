@@ -456,6 +456,37 @@ func TestBatchKeepsTheOrderOfAKey(t *testing.T) {
 	}
 }
 
+// A node refuses two commands with one key, and the repeated first one has no answer: it may still run. The second one is not
+// repeated, because it might run before the first.
+func TestBatchBehindAnUnansweredCommand(t *testing.T) {
+	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		f.hook(nodeA, func(cmd fakeredis.Cmd) *fakeredis.Action {
+			act := fakeredis.Reply(fmt.Sprintf("-MOVED %d ?:1\r\n", slotA))
+			if cmd.Name == "SET" && cmd.N == 1 {
+				act = fakeredis.Reply(fmt.Sprintf("-MOVED %d %s\r\n", slotA, nodeB))
+			} else if cmd.Name != "SET" || cmd.N > 2 {
+				return nil
+			}
+			return &act
+		})
+		f.hook(nodeB, func(cmd fakeredis.Cmd) *fakeredis.Action {
+			if cmd.Name != "SET" {
+				return nil
+			}
+			act := fakeredis.Close()
+			return &act
+		})
+		_, err := c.SendBatch(t.Context(), []resp.Command{resp.Cmd("SET", keyA, "1"), resp.Cmd("SET", keyA, "2")})
+		if _, first := conn.Outcome(nil, err, 0); !errors.Is(first, conn.ErrUncertain) {
+			t.Errorf("the first command: %v, want %v", first, conn.ErrUncertain)
+		}
+		if second, failed := conn.Outcome(nil, err, 1); failed != nil || !errors.Is(second.Err(), resp.ErrMoved) {
+			t.Errorf("the second command: %v, %v; want its refusal", second, failed)
+		}
+		f.wantCounts("SET", 2, 1, 0)
+	})
+}
+
 // Nodes refuse at random. Commands with a common key are executed in order, each at most once, and
 // every executed command has an answer.
 func TestBatchOrderAtRandom(t *testing.T) {
