@@ -177,11 +177,11 @@ func (p *part) pongLocked() {
 	p.noteAnswerLocked()
 }
 
-// errorLocked handles an error reply. A redirection without a request answers an unsubscription that unsubscribedLocked has taken
-// for answered: the server had just ended the subscription, because the slot of the shard channel had moved.
+// errorLocked handles an error reply. A MOVED or CLUSTERDOWN without a request answers an unsubscription that unsubscribedLocked has
+// taken for answered: the server had just ended the subscription, because it lost the slot of the shard channel.
 func (p *part) errorLocked(err error) error {
 	if len(p.unanswered) == 0 {
-		if !netfail.Redirects(err) {
+		if !netfail.Redirects(err) && !errors.Is(err, resp.ErrClusterDown) {
 			return fmt.Errorf("%w: %w", errUnasked, err)
 		}
 		if p.subscriber.router != nil {
