@@ -39,7 +39,7 @@ func newSite(t *testing.T, s *redistest.Server, proto int, cfg lock.Config) *sit
 	if proto != 0 {
 		server.Protocol = proto
 	}
-	server.Timeout, server.DialTimeout = 300*time.Millisecond, 300*time.Millisecond
+	server.Timeout, server.DialTimeout = 300*time.Millisecond, 2*time.Second
 	var err error
 	if x.pool, err = conn.Open(t.Context(), server); err != nil {
 		t.Fatal(err)
@@ -314,7 +314,7 @@ func TestAcquireUnansweredByAServer(t *testing.T) {
 // A renewal whose reply is lost is followed by another one, and the lock is kept.
 func TestRenewalUnansweredByAServer(t *testing.T) {
 	eachLoss(t, func(t *testing.T, s *redistest.Server, how string) {
-		x := newSite(t, s, 0, lock.Config{Lease: 3 * time.Second})
+		x := newSite(t, s, 0, lock.Config{Lease: 9 * time.Second})
 		lease := mustLock(t, x.locks, "job")
 		granted := lease.ValidUntil()
 		while(x.loseReply(how, "renew"), func() {
