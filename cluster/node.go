@@ -99,7 +99,7 @@ func (n *node) drain(life context.Context, cfg Config, replaced bool, why error)
 		limit = min(limit, lastAnswers)
 	}
 	for !n.idle() && time.Since(begin) <= limit {
-		if netfail.Sleep(life, drainPause, nil, nil) != nil {
+		if netfail.Sleep(life, drainPause) != nil {
 			n.close(conn.ErrClosed)
 			return
 		}

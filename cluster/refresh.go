@@ -134,7 +134,7 @@ func (c *Cluster) discover(ctx context.Context) error {
 		if final := isDial(err) && netfail.Dial(err) == netfail.Final; ctx.Err() == nil && (n+1 >= bounds.attempts || late || final) {
 			return err
 		}
-		if ended := netfail.Sleep(ctx, pause, nil, nil); ended != nil {
+		if ended := netfail.Sleep(ctx, pause); ended != nil {
 			return fmt.Errorf("cluster: %w; last attempt: %w", ended, err)
 		}
 	}

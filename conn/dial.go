@@ -218,7 +218,7 @@ func (cfg *Config) whileDialing() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		for after := pipeline.SilentAfter; netfail.Sleep(ctx, after, nil, nil) == nil; after = pipeline.SilentPeriod {
+		for after := pipeline.SilentAfter; netfail.Sleep(ctx, after) == nil; after = pipeline.SilentPeriod {
 			cfg.OnSilent(cfg.Addr)
 		}
 	})

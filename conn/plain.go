@@ -28,7 +28,7 @@ func (d *dialRun) whileTLS(ctx context.Context, nc net.Conn) (stop func() (plain
 	plain := false
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if netfail.Sleep(ctx, after, nil, nil) == nil && d.answersPlain(ctx) {
+		if netfail.Sleep(ctx, after) == nil && d.answersPlain(ctx) {
 			plain = true
 			_ = nc.Close()
 		}

@@ -41,7 +41,7 @@ func (p *Pool) dial(exclusive bool, wanted func() bool) (*pipeline.Session, erro
 	p.mu.Lock()
 	pause, switched := time.Until(p.notBefore), p.changed
 	p.mu.Unlock()
-	if pause > 0 && netfail.Sleep(ctx, pause, switched, sentinel.ErrSwitched) != nil && ctx.Err() != nil {
+	if pause > 0 && netfail.SleepUnless(ctx, pause, switched, sentinel.ErrSwitched) != nil && ctx.Err() != nil {
 		return nil, p.cause()
 	}
 	p.mu.Lock()

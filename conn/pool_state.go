@@ -72,7 +72,7 @@ func (t *lifetime) over(ctx context.Context) error {
 
 // sleep waits for d. If ctx or the Pool ends first, sleep returns the cause.
 func (t *lifetime) sleep(ctx context.Context, d time.Duration) error {
-	err := netfail.Sleep(ctx, d, t.life.Done(), ErrClosed)
+	err := netfail.SleepUnless(ctx, d, t.life.Done(), ErrClosed)
 	if err == ErrClosed {
 		return t.cause()
 	}

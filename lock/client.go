@@ -148,5 +148,5 @@ func (c *Client) listenersKnown(t *target) int { return c.channels.ListenersKnow
 
 // sleep waits for d. It returns an error if ctx or the client ends earlier.
 func (c *Client) sleep(ctx context.Context, d time.Duration) error {
-	return netfail.Sleep(ctx, d, c.done, ErrClosed)
+	return netfail.SleepUnless(ctx, d, c.done, ErrClosed)
 }

@@ -32,7 +32,7 @@ var (
 // and then closes the connection because of a request therefore gets the same pauses as an
 // unreachable server.
 func (p *part) keep(ctx context.Context) {
-	sleep := func() { _ = netfail.Sleep(ctx, time.Until(p.redial), nil, nil) }
+	sleep := func() { _ = netfail.Sleep(ctx, time.Until(p.redial)) }
 	for sleep(); p.needed(); sleep() {
 		stream, err := p.stream(ctx)
 		if err != nil {

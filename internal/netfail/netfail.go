@@ -167,8 +167,11 @@ func Op(name string) string {
 	return name
 }
 
-// Sleep waits for d. It returns early with the result of Ended if ctx ends, or with stopped if stop closes.
-func Sleep(ctx context.Context, d time.Duration, stop <-chan struct{}, stopped error) error {
+// Sleep waits for d. It returns early with the result of Ended if ctx ends.
+func Sleep(ctx context.Context, d time.Duration) error { return SleepUnless(ctx, d, nil, nil) }
+
+// SleepUnless is Sleep, and returns early with stopped if stop closes.
+func SleepUnless(ctx context.Context, d time.Duration, stop <-chan struct{}, stopped error) error {
 	select {
 	case <-stop:
 		return stopped

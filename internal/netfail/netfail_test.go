@@ -68,7 +68,7 @@ func TestDenied(t *testing.T) {
 }
 
 // A pause ends with its time, with the channel, or with its ctx.
-func TestSleep(t *testing.T) {
+func TestSleepUnless(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		stop, stopped := make(chan struct{}), errors.New("stopped")
@@ -87,8 +87,8 @@ func TestSleep(t *testing.T) {
 			{0, 0, nil, context.Canceled},
 		} {
 			begin := time.Now()
-			if err := netfail.Sleep(ctx, tt.d, tt.stop, stopped); !errors.Is(err, tt.want) || time.Since(begin) != tt.took {
-				t.Errorf("Sleep(%v) = %v after %v, want %v after %v", tt.d, err, time.Since(begin), tt.want, tt.took)
+			if err := netfail.SleepUnless(ctx, tt.d, tt.stop, stopped); !errors.Is(err, tt.want) || time.Since(begin) != tt.took {
+				t.Errorf("SleepUnless(%v) = %v after %v, want %v after %v", tt.d, err, time.Since(begin), tt.want, tt.took)
 			}
 		}
 	})

@@ -53,7 +53,7 @@ func Run(ctx context.Context, locks *lock.Client, name string, cfg Config, fn fu
 		default:
 			failures = 0
 		}
-		if netfail.Sleep(ctx, netfail.Backoff(failures, minPause, maxPause), nil, nil) != nil {
+		if netfail.Sleep(ctx, netfail.Backoff(failures, minPause, maxPause)) != nil {
 			return context.Cause(ctx)
 		}
 	}

@@ -53,7 +53,7 @@ func (r *Resolver) Follow(ctx context.Context) {
 		if failed == 0 {
 			r.cfg.Warn("no sentinel to listen to", "error", err)
 		}
-		if netfail.Sleep(ctx, netfail.Backoff(failed, minRoundPause, maxRoundPause), nil, nil) != nil {
+		if netfail.Sleep(ctx, netfail.Backoff(failed, minRoundPause, maxRoundPause)) != nil {
 			return
 		}
 		failed++

@@ -91,7 +91,7 @@ func (r *Resolver) inquireReplicas(ctx context.Context, q *inquiry, i *inquiries
 	r.mu.Lock()
 	until, term := i.until, r.master.term
 	r.mu.Unlock()
-	_ = netfail.Sleep(ctx, time.Until(until), term.Done(), ErrSwitched) // a new master is asked about at once
+	_ = netfail.SleepUnless(ctx, time.Until(until), term.Done(), ErrSwitched) // a new master is asked about at once
 	q.begin = time.Now()
 	s, err := r.combine(i.ask(ctx))
 	if ctx.Err() != nil {

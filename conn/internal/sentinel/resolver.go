@@ -180,7 +180,7 @@ func (r *Resolver) dialOnce(ctx context.Context) (*pipeline.Session, error) {
 	r.mu.Lock()
 	until := r.rounds.until
 	r.mu.Unlock()
-	if err := netfail.Sleep(ctx, time.Until(until), nil, nil); err != nil {
+	if err := netfail.Sleep(ctx, time.Until(until)); err != nil {
 		return nil, r.failure(err)
 	}
 	s, err := search.ask(ctx)

@@ -32,7 +32,7 @@ func (p *rateLimiter) take(now time.Time) time.Duration {
 }
 
 func (p *rateLimiter) wait(ctx context.Context) error {
-	return netfail.Sleep(ctx, p.take(time.Now()), nil, nil)
+	return netfail.Sleep(ctx, p.take(time.Now()))
 }
 
 // pause is the time between attempts, which grows with the failures in a row.

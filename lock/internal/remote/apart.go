@@ -70,7 +70,7 @@ func (r *Runner) RunMigrating(ctx context.Context, x *Call, err error) (v resp.V
 			return v, err
 		case late && ctx.Err() == nil: // the delay was a pause, and says nothing about the keys
 			continue
-		case netfail.Sleep(ctx, pause, nil, nil) != nil:
+		case netfail.Sleep(ctx, pause) != nil:
 			return v, err
 		default:
 			pause = min(2*pause, apartMax)
