@@ -7,11 +7,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockwire/lockwire/lock/internal/claim"
 	"github.com/lockwire/lockwire/lock/internal/cleanup"
 	"github.com/lockwire/lockwire/lock/internal/clock"
 	"github.com/lockwire/lockwire/lock/internal/course"
 	"github.com/lockwire/lockwire/lock/internal/remote"
-	"github.com/lockwire/lockwire/lock/internal/turns"
 	"github.com/lockwire/lockwire/lock/internal/watchdog"
 )
 
@@ -26,7 +26,7 @@ type Lease struct {
 	grantedAt clock.Instant // the time of the grant
 	period    int64         // of the tally that counts this hold; 0 without an Owner
 	token     int64
-	series    turns.Series            // the series of hand-overs this lease belongs to
+	series    claim.Series            // the series of hand-overs this lease belongs to
 	traced    atomic.Pointer[holding] // for the Trace; nil if not traced
 	group     parts                   // nil unless the lease has Members; then client, target and owner are the first member's
 

@@ -15,7 +15,6 @@ import (
 	"github.com/lockwire/lockwire/lock/internal/clock"
 	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/lock/internal/looks"
-	"github.com/lockwire/lockwire/lock/internal/turns"
 	"github.com/lockwire/lockwire/pubsub"
 )
 
@@ -306,7 +305,7 @@ type grant struct {
 	count   int64         // the holds of the owner
 	token   int64
 	values  string       // of a group: those that the Owner did not have before, with spaces between them
-	series  turns.Series // the series of hand-overs that includes the grant
+	series  claim.Series // the series of hand-overs that includes the grant
 	refused error        // why too few replicas have acknowledged the grant; nil if enough have
 }
 

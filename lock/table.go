@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lockwire/lockwire/lock/internal/turns"
+	"github.com/lockwire/lockwire/lock/internal/places"
 	"github.com/lockwire/lockwire/pubsub"
 )
 
@@ -69,8 +69,8 @@ type table struct {
 	entries map[entryKey]*entry
 	parked  map[entryKey]parkedWatch
 	spare   []*entry
-	places  turns.Places // in lines of waiting processes
-	closed  bool         // Close has begun: no lease is registered
+	places  places.Places // in lines of waiting processes
+	closed  bool          // Close has begun: no lease is registered
 }
 
 func (b *table) all() []*Lease {

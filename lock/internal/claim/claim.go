@@ -1,4 +1,4 @@
-// Package claim is the agreement between a waiter and a releasing holder on a hand-over.
+// Package claim is the agreement between a waiter and a releasing holder on a hand-over. [Series] counts hand-overs in a row.
 //
 //	          Offer            Claim           Deliver
 //	active ----------> offered ------> claimed -------> delivered

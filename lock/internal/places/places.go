@@ -1,24 +1,10 @@
-// Package turns divides a lock between processes: how many turns in a row a process may take, and the places of processes in line.
-package turns
+// Package places makes the places of a process in lines on the server, each with the length of its turns.
+package places
 
 import (
 	"strconv"
 	"time"
 )
-
-// Series is a run of consecutive hand-overs.
-type Series struct {
-	Length int
-	Since  time.Time // the time of the acquire before the series
-}
-
-// Next returns the series extended by one hand-over.
-func (s Series) Next() Series { return Series{s.Length + 1, s.Since} }
-
-// MayGoOn reports whether a series of at most most hand-overs, within at most lasts, may continue.
-func (s Series) MayGoOn(most int, lasts, lease time.Duration) bool {
-	return s.Length < most && time.Since(s.Since) <= min(lasts, lease/3)
-}
 
 const (
 	callFor     = 100 // ms of a turn of a near process
