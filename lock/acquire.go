@@ -154,7 +154,7 @@ func (r *request) takeTurn(ctx context.Context) (*ownedLock, error) {
 }
 
 // doer returns the Doer that sends the acquire. ack may be nil.
-func (r *request) doer(ack *remote.Acked) conn.Doer {
+func (r *request) doer(ack *remote.AckedDoer) conn.Doer {
 	server := conn.Doer(r.client.server)
 	if ack != nil {
 		server = ack
@@ -225,18 +225,18 @@ func (r *request) send(ctx context.Context, server conn.Doer, s position) (v res
 	return v, x.Sent, err
 }
 
-// acking returns the Acked for sending r, or nil if r needs no acknowledgement, for example because it changes nothing.
-func (r *request) acking(ctx context.Context) (*remote.Acked, error) {
+// acking returns the Doer for sending r, or nil if r needs no acknowledgement, for example because it changes nothing.
+func (r *request) acking(ctx context.Context) (*remote.AckedDoer, error) {
 	c := r.client
 	if !c.replicas.On() || r.target.kind.Undo == nil {
 		return nil, nil
 	}
 	leaves, _ := ctx.Deadline()
-	return c.replicas.New(ctx, remote.Hold{Name: r.target.Name, Kind: r.target.kind.Name, Owner: r.owner}, leaves)
+	return c.replicas.AckedDoer(ctx, remote.Hold{Name: r.target.Name, Kind: r.target.kind.Name, Owner: r.owner}, leaves)
 }
 
 // acknowledged returns an error if too few replicas have the grant. ack may be nil.
-func (r *request) acknowledged(ctx context.Context, ack *remote.Acked) error {
+func (r *request) acknowledged(ctx context.Context, ack *remote.AckedDoer) error {
 	if ack == nil {
 		return nil
 	}

@@ -112,11 +112,7 @@ type infoFirst struct {
 func (v infoFirst) Trace() *conn.Trace { return conn.TraceOf(v.Doer) }
 
 func (v infoFirst) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
-	replies, err := v.SendBatch(ctx, []resp.Command{cmd})
-	if err != nil {
-		return resp.Value{}, err
-	}
-	return replies[0], replies[0].Err()
+	return remote.OfOne(v.SendBatch(ctx, []resp.Command{cmd}))
 }
 
 func (v infoFirst) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value, error) {

@@ -262,7 +262,7 @@ func (r renewals) run(ctx context.Context, batches [][]*Lease, calls []script.Ca
 // runAcked sends calls, of which first is a lease. unacked is why too few replicas have acknowledged them.
 func (r renewals) runAcked(ctx context.Context, first *Lease, calls []script.Call) (replies []resp.Value, unacked, err error) {
 	c := r.client
-	ack, err := c.replicas.New(ctx, remote.Hold{Name: first.target.Name, Kind: first.Kind(), Owner: first.Owner()}, time.Time{})
+	ack, err := c.replicas.AckedDoer(ctx, remote.Hold{Name: first.target.Name, Kind: first.Kind(), Owner: first.Owner()}, time.Time{})
 	if err != nil {
 		return nil, nil, err
 	}

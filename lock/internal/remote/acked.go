@@ -18,12 +18,15 @@ var (
 	errSeveral  = errors.New("another server has become the master between two parts of the request")
 )
 
-// Acked sends scripts to a server, followed by WAIT. The Server sends the batch over an exclusive connection. Unless
-// the number of acknowledgements is fixed, the same write asks the server for its identity and its replicas.
+// AckedDoer is a Doer that sends scripts to a server, followed by WAIT. The Server sends the batch over an exclusive
+// connection. Unless the number of acknowledgements is fixed, the same write asks the server for its identity and its replicas.
+//
+// The replicas that could replace the server are the candidates. countBefore counts them ahead of the scripts, for WAIT;
+// countAfter right after the scripts, for Confirm.
 //
 // By default all replicas must acknowledge. An acknowledgement by a single replica is worthless if another replica becomes
 // the master: during a failover the former master goes on for a moment, with replicas not yet aware of the new master.
-type Acked struct {
+type AckedDoer struct {
 	r          *Replicas
 	hold       Hold            // a hold of the request, whose holds are all on one server
 	succession conn.Succession // known before the request
@@ -47,18 +50,17 @@ type Acked struct {
 // Hold names a lock and its owner, for the log.
 type Hold struct{ Name, Kind, Owner string }
 
-// New returns an Acked for a request about h, and determines the required number of replicas. It returns a [Shortage] if the
+// AckedDoer returns an AckedDoer for a request about h, and determines the required number of replicas. It returns a [Shortage] if the
 // server certainly has too few. leaves is the end of the caller's interest; zero if unknown. WAIT gets three quarters of the time that
-// ctx has left after New, if that is less than Acks.Timeout.
-func (r *Replicas) New(ctx context.Context, h Hold, leaves time.Time) (*Acked, error) {
-	d := &Acked{r: r, hold: h, wait: r.acks.Timeout, leaves: leaves}
+// ctx has left by then, if that is less than Acks.Timeout.
+func (r *Replicas) AckedDoer(ctx context.Context, h Hold, leaves time.Time) (*AckedDoer, error) {
+	d := &AckedDoer{r: r, hold: h, wait: r.acks.Timeout, leaves: leaves}
 	defer d.limitWait(ctx)
 	var unknown error
 	d.succession, unknown = r.succession(ctx, h.Name, time.Time{})
 	switch d.need = r.acks.Exact; {
-	case unknown != nil && d.need == 0:
-		d.need = 1 // Confirm asks the other nodes again
 	case unknown != nil:
+		d.need = max(d.need, 1) // Confirm asks the other nodes again
 	case d.need == 0:
 		d.need = r.acks.Of(d.expected(ctx))
 	default:
@@ -68,14 +70,14 @@ func (r *Replicas) New(ctx context.Context, h Hold, leaves time.Time) (*Acked, e
 }
 
 // limitWait limits the timeout of WAIT to three quarters of the remaining time of ctx.
-func (d *Acked) limitWait(ctx context.Context) {
+func (d *AckedDoer) limitWait(ctx context.Context) {
 	if deadline, ok := ctx.Deadline(); ok {
 		d.wait = max(min(d.wait, time.Until(deadline)*3/4), time.Millisecond)
 	}
 }
 
 // checkEnough returns an error if the server certainly has fewer replicas than needed.
-func (d *Acked) checkEnough(ctx context.Context) error {
+func (d *AckedDoer) checkEnough(ctx context.Context) error {
 	if d.r.server.Failover == nil || d.succession.Replicas >= d.need {
 		return nil
 	}
@@ -86,29 +88,29 @@ func (d *Acked) checkEnough(ctx context.Context) error {
 	return d.shortage(d.need, fmt.Errorf("it has no more than %d", s.Replicas+s.Away))
 }
 
-// expected returns the number of replicas by the record or, if that is no basis, by a new count. Confirm verifies a result of 0.
-func (d *Acked) expected(ctx context.Context) int {
+// expected returns the number of candidates by the record or, if that is no basis, by a new count. Confirm verifies a result of 0.
+func (d *AckedDoer) expected(ctx context.Context) int {
 	d.r.mu.Lock()
 	st := *d.r.recordOf(d.succession)
 	d.r.mu.Unlock()
-	n, trusted := max(d.succession.Replicas-st.syncing, st.count), st.seen && !st.lastFailed
+	n, trusted := max(d.succession.Replicas-st.syncing, st.candidates), st.seen && !st.lastFailed
 	switch {
 	case trusted && n > 0:
 		return n
 	case trusted && d.succession.Bare && !st.had, d.r.bareForLong(&st):
 		return 0
 	}
-	n, bare := d.recount(ctx)
+	n, bare := d.countBefore(ctx)
 	if bare {
 		return 0
 	}
 	return max(n, 1)
 }
 
-// recount counts the replicas ahead of a request; bare as of recordCount.
-func (d *Acked) recount(ctx context.Context) (n int, bare bool) {
+// countBefore counts the candidates ahead of a request; bare as of noteCandidates.
+func (d *AckedDoer) countBefore(ctx context.Context) (n int, bare bool) {
 	asked := time.Now()
-	h, err := d.headcount(ctx)
+	h, err := d.askHeadcount(ctx)
 	if err != nil {
 		return 0, false
 	}
@@ -122,12 +124,16 @@ func (d *Acked) recount(ctx context.Context) (n int, bare bool) {
 		return 0, false
 	}
 	n = d.r.candidates(h, s)
-	return n, d.r.recordCount(s, h, n)
+	return n, d.r.noteCandidates(s, h, n)
 }
 
 // Send sends a script and returns its reply.
-func (d *Acked) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
-	replies, err := d.SendBatch(ctx, []resp.Command{cmd})
+func (d *AckedDoer) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
+	return OfOne(d.SendBatch(ctx, []resp.Command{cmd}))
+}
+
+// OfOne returns what Send returns of the results of SendBatch for a single command.
+func OfOne(replies []resp.Value, err error) (resp.Value, error) {
 	if err != nil {
 		return resp.Value{}, err
 	}
@@ -135,10 +141,10 @@ func (d *Acked) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) 
 }
 
 // Trace returns the Trace of the server.
-func (d *Acked) Trace() *conn.Trace { return conn.TraceOf(d.r.server.Doer) }
+func (d *AckedDoer) Trace() *conn.Trace { return conn.TraceOf(d.r.server.Doer) }
 
 // SendBatch sends scripts.
-func (d *Acked) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value, error) {
+func (d *AckedDoer) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value, error) {
 	n := len(cmds)
 	sent := slices.Clone(cmds)
 	wait := max(d.wait.Milliseconds(), 1)
@@ -181,7 +187,7 @@ func ranAny(cmds []resp.Command, replies []resp.Value) bool {
 // note records the replies behind the scripts of a batch sent at asked. ran: the server has run a script of the batch. Otherwise the batch
 // does not count beside another batch. All batches that count must be acknowledged, and be of the same server: the replicas of a next server
 // do not know what a former server has run.
-func (d *Acked) note(asked time.Time, replies []resp.Value, ran bool) {
+func (d *AckedDoer) note(asked time.Time, replies []resp.Value, ran bool) {
 	if d.ran && !ran {
 		return
 	}
@@ -215,7 +221,7 @@ func (s *Server) identityIn(reply resp.Value) (who string, err error) {
 
 // Confirm returns nil if enough replicas have acknowledged the request, else a [Shortage]. bare: the server has no
 // replica, so no acknowledgement was needed.
-func (d *Acked) Confirm(ctx context.Context) (bare bool, err error) {
+func (d *AckedDoer) Confirm(ctx context.Context) (bare bool, err error) {
 	need, err := d.required(ctx)
 	switch {
 	case err != nil:
@@ -228,28 +234,28 @@ func (d *Acked) Confirm(ctx context.Context) (bare bool, err error) {
 }
 
 // required returns the number of replicas that have to acknowledge; 0 for a server without replicas.
-func (d *Acked) required(ctx context.Context) (need int, err error) {
+func (d *AckedDoer) required(ctx context.Context) (need int, err error) {
 	if d.r.acks.Exact > 0 {
 		return d.need, nil
 	}
 	if d.twoServers {
 		return d.need, errSeveral
 	}
-	n, bare, err := d.count(ctx)
+	n, bare, err := d.countAfter(ctx)
 	if n == 0 && !bare {
 		return 1, errors.Join(err, errBareSoon)
 	}
 	return d.r.acks.Of(n), err
 }
 
-// count returns the number of replicas right after the scripts, by the server's reply and by the other nodes:
+// countAfter returns the number of candidates right after the scripts, by the server's reply and by the other nodes:
 //
 //   - An earlier answer of the other nodes is enough if the server has all their replicas, and no replica has come or gone since the last
 //     count. Otherwise one of them may have replaced the server by now, and the nodes are asked again.
 //   - After a change all sentinels are asked: a sentinel may not have heard of a replica that another one promotes.
 //   - If replicas are missing, or one has come before the end of WAIT, newcomers may have acknowledged in place of candidates: they are subtracted
 //     from acked.
-func (d *Acked) count(ctx context.Context) (n int, bare bool, err error) {
+func (d *AckedDoer) countAfter(ctx context.Context) (n int, bare bool, err error) {
 	h, err := parseHeadcount(d.info[:])
 	if err != nil {
 		return 0, false, err
@@ -275,13 +281,13 @@ func (d *Acked) count(ctx context.Context) (n int, bare bool, err error) {
 		n = d.r.candidates(h, s)
 	}
 	if n > 0 && (len(h.live) < n || len(h.syncing) > 0 || s.Away > 0 || !h.arrivals.last(d.behind)) {
-		after, err := d.headcount(ctx)
+		after, err := d.askHeadcount(ctx)
 		if err != nil {
 			return n, false, err
 		}
 		d.acked = max(d.acked-int64(h.newcomers(&after)), 0)
 	}
-	return n, d.r.recordCount(s, h, n), nil
+	return n, d.r.noteCandidates(s, h, n), nil
 }
 
 // successionOfAnswerer returns other nodes' information about the answering server. It returns an error unless the other nodes name the
@@ -289,7 +295,7 @@ func (d *Acked) count(ctx context.Context) (n int, bare bool, err error) {
 //
 // For seconds after a promotion or a restart, sentinels report a wrong identity or none. With live replicas the address is
 // enough if the Pool has had no other master since before the request, because a Pool refuses a former master's answer to WAIT.
-func (d *Acked) successionOfAnswerer(ctx context.Context, h headcount, since time.Time) (conn.Succession, error) {
+func (d *AckedDoer) successionOfAnswerer(ctx context.Context, h headcount, since time.Time) (conn.Succession, error) {
 	s, err := d.r.succession(ctx, d.hold.Name, since)
 	if err != nil || d.r.server.Failover == nil {
 		return s, err
@@ -317,7 +323,7 @@ type Shortage struct {
 }
 
 // shortage records a lack of acknowledgements and returns the error.
-func (d *Acked) shortage(need int, cause error) error {
+func (d *AckedDoer) shortage(need int, cause error) error {
 	d.r.mu.Lock()
 	d.r.recordOf(d.succession).lastFailed = true
 	d.r.mu.Unlock()
@@ -327,7 +333,7 @@ func (d *Acked) shortage(need int, cause error) error {
 }
 
 // recordAcked records enough acknowledgements. It logs a warning for a server without a replica, and the end of the condition.
-func (d *Acked) recordAcked(bare bool) {
+func (d *AckedDoer) recordAcked(bare bool) {
 	d.r.mu.Lock()
 	st := d.r.recordOf(d.succession)
 	st.lastFailed = false
@@ -346,8 +352,8 @@ func (d *Acked) recordAcked(bare bool) {
 	}
 }
 
-// headcount asks the server for its replicas.
-func (d *Acked) headcount(ctx context.Context) (headcount, error) {
+// askHeadcount asks the server for its replicas.
+func (d *AckedDoer) askHeadcount(ctx context.Context) (headcount, error) {
 	var cmds []resp.Command
 	for _, section := range sections {
 		cmds = append(cmds, section.On(d.hold.Name))

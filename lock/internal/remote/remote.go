@@ -7,7 +7,7 @@
 //	requests     call.go (a script), apart.go (while its slot migrates), acked.go (a script followed by WAIT)
 //
 // No file knows a lease, an owner or a waiter. Any number of goroutines may use a value of any type here, except a [Call] and
-// an [Acked], which belong to a single request.
+// an [AckedDoer], which belong to a single request.
 package remote
 
 import (

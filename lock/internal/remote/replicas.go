@@ -43,20 +43,30 @@ type Replicas struct {
 
 // record is what a client knows of a server's replicas.
 type record struct {
-	count      int        // the last count
+	candidates int        // at the last count
 	checked    attachment // at the last count
-	seen       bool       // the replicas have been counted
+	seen       bool       // the candidates have been counted
 	had        bool       // the server has had a replica
 	lastFailed bool       // the last wait for replicas failed
 	bareSince  time.Time  // start of the time without a replica; zero with a replica, or if unknown
 	warned     bool       // the log says that the server has no replica
 	syncing    int        // headcount.syncingNotAway at the last count
+	muted      lasting[muted]
+	news       lasting[news] // the change since the last count
+}
 
-	muted      muted     // at the last reply
-	mutedSince time.Time // of the first reply in a row with the same muted
+// lasting is what the last replies in a row had in common.
+type lasting[T comparable] struct {
+	value T
+	since time.Time // of the first of them; zero for none
+}
 
-	news      news      // the change since the last count, at the last reply; zero for none
-	newsSince time.Time // of the first reply in a row with the same news
+// note notes the value of a reply, and returns the time of the first reply in a row with the same value.
+func (l *lasting[T]) note(value T) time.Time {
+	if l.since.IsZero() || l.value != value {
+		*l = lasting[T]{value, time.Now()}
+	}
+	return l.since
 }
 
 // news is a headcount that differs from the last count. Equal news are the same change.
@@ -91,16 +101,16 @@ func (r *Replicas) recordOf(s conn.Succession) *record {
 	return st
 }
 
-// recordCount records a count of n replicas, by the headcount h and the other nodes' answer s. A change of replicas stays news until the other
+// noteCandidates records a count of n candidates, by the headcount h and the other nodes' answer s. A change of replicas stays news until the other
 // nodes have been asked after the first headcount with the change. bare: the server counts as one without replicas.
-func (r *Replicas) recordCount(s conn.Succession, h headcount, n int) (bare bool) {
+func (r *Replicas) noteCandidates(s conn.Succession, h headcount, n int) (bare bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	st := r.recordOf(s)
 	if s.Asked.Before(st.changedAt(h)) {
-		st.count = max(st.count, n)
+		st.candidates = max(st.candidates, n)
 	} else {
-		st.count, st.checked = n, h.attachment
+		st.candidates, st.checked = n, h.attachment
 	}
 	st.seen, st.syncing = true, h.syncingNotAway(s)
 	switch {
@@ -152,15 +162,11 @@ func (r *Replicas) candidates(h headcount, s conn.Succession) int {
 // classifyMuted adds the muted replicas of h, a headcount of the time asked, to the live ones or, if they are muted for firstAck, to those in
 // a first synchronization: a replica that loads the data is online, but acknowledges nothing. One with the data does so by then.
 func (r *Replicas) classifyMuted(s conn.Succession, h *headcount, asked time.Time) {
-	now := muted{h.arrivals, strings.Join(h.muted, " ")}
 	known := len(h.muted) > 0 && h.arrivals != arrivals{}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	st := r.recordOf(s)
-	if st.muted != now {
-		st.muted, st.mutedSince = now, time.Now()
-	}
-	if known && asked.Sub(st.mutedSince) >= firstAck {
+	since := r.recordOf(s).muted.note(muted{h.arrivals, strings.Join(h.muted, " ")})
+	if known && asked.Sub(since) >= firstAck {
 		h.syncing = append(h.syncing, h.muted...)
 		return
 	}
@@ -177,11 +183,9 @@ func (r *Replicas) changedAt(s conn.Succession, h headcount) time.Time {
 
 // changedAt is Replicas.changedAt for a record. The caller has mu.
 func (st *record) changedAt(h headcount) time.Time {
-	now := news{h.attachment, len(h.live)}
-	if now.live >= st.count && h.replicas >= st.checked.replicas && h.arrivals == st.checked.arrivals {
-		st.news, st.newsSince = news{}, time.Time{}
-	} else if st.news != now || st.newsSince.IsZero() {
-		st.news, st.newsSince = now, time.Now()
+	if len(h.live) >= st.candidates && h.replicas >= st.checked.replicas && h.arrivals == st.checked.arrivals {
+		st.news = lasting[news]{}
+		return time.Time{}
 	}
-	return st.newsSince
+	return st.news.note(news{h.attachment, len(h.live)})
 }
