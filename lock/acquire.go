@@ -191,17 +191,17 @@ func (r *request) unanswered(ctx context.Context, start clock.Instant, err error
 
 // send sends the acquire script of r, and records in r the time until which the request is valid. start is the time before the
 // answered request.
-func (r *request) send(ctx context.Context, server conn.Doer, s position) (v resp.Value, start clock.Instant, err error) {
+func (r *request) send(ctx context.Context, server conn.Doer, at position) (v resp.Value, start clock.Instant, err error) {
 	c, k := r.client, r.target.kind
 	last := c.clocks.LastMoment(r.target.Name)
 	r.lastMoment = max(r.lastMoment, last)
 	if k.args == nil && c.remote.Spread == nil { // a shortcut without heap allocations
 		keys := r.keys(make([]string, 0, maxKeys))
-		args := []any{r.lease.Milliseconds(), r.owner, last, s.place, s.stand}
+		args := []any{r.lease.Milliseconds(), r.owner, last, at.place, at.stand}
 		switch {
 		case r.target.Line == "":
 			args = args[:3]
-		case s.stand == standsJoin: // as without it
+		case at.stand == standsJoin: // as without it
 			args = args[:4]
 		}
 		start = c.now()
@@ -211,9 +211,9 @@ func (r *request) send(ctx context.Context, server conn.Doer, s position) (v res
 	args := append(r.args(r.lease.Milliseconds(), r.owner), last)
 	calls := k.permits || k.isRead() || k.queued() // their grants call the next in the line or queue
 	if r.target.Line != "" {
-		args = append(args, s.place)
-		if calls || s.stand != standsJoin {
-			args = append(args, s.stand)
+		args = append(args, at.place)
+		if calls || at.stand != standsJoin {
+			args = append(args, at.stand)
 		}
 	}
 	if calls {

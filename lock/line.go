@@ -82,9 +82,9 @@ func (r *request) position() position {
 	return position{e.place, standsLeave, e.notes}
 }
 
-// notePlace records the effect of an acquire of r at p, sent at start: granted, refused, or failed with err.
-func (r *request) notePlace(p position, start clock.Instant, granted bool, err error) {
-	if p.stand == standsNowhere {
+// notePlace records the effect of an acquire of r with the position at, sent at start: granted, refused, or failed with err.
+func (r *request) notePlace(at position, start clock.Instant, granted bool, err error) {
+	if at.stand == standsNowhere {
 		return
 	}
 	c, id := r.client, r.waiterID()
@@ -93,29 +93,29 @@ func (r *request) notePlace(p position, start clock.Instant, granted bool, err e
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
 	places, e := &c.table.places, c.table.entries[r.target.awaitedAs()]
-	known := e != nil && e.place == p.place
+	known := e != nil && e.place == at.place
 	if places.Measure(start.Time, c.now().Time) && !granted && e != nil && e.place != nil {
 		// The next place has a longer turn. The old one is called once more, or left at the end of the call.
 		former, r.place, e.place = r.place, e.place, places.Next(id)
 	}
 	notRun := err != nil && !remote.Uncertain(err)
 	switch {
-	case p.stand == standsJoin && (granted || notRun): // the place is in no line
+	case at.stand == standsJoin && (granted || notRun): // the place is in no line
 		if r.target.values == "" { // there may be any number of sets of values
-			places.Put(id, p.place)
+			places.Put(id, at.place)
 		}
-	case granted && known && p.stand == standsLeave:
+	case granted && known && at.stand == standsLeave:
 		e.place = nil
-		if e.notes != p.notes {
-			former = p.place // a request whose answer was noted meanwhile may have put the place back behind this grant
+		if e.notes != at.notes {
+			former = at.place // a request whose answer was noted meanwhile may have put the place back behind this grant
 		}
 	case known: // the waiters keep their place, as before or at the end of the line
 		e.notes++
 	case notRun:
 	case !granted && e != nil && e.waiters.Len() > 0 && e.place == nil: // the waiters have no place, or have left theirs meanwhile
-		e.place = p.place
+		e.place = at.place
 	default: // r takes the place along to the line that it joins, or leaves it
-		r.place = p.place
+		r.place = at.place
 	}
 }
 
@@ -138,20 +138,20 @@ func (l *Lease) releasePosition() position {
 }
 
 // endStalePlace ends a place that a release of t has moved to the end of the line, if the last waiter left meanwhile.
-func (l *Lease) endStalePlace(way position) {
+func (l *Lease) endStalePlace(at position) {
 	c, t := l.client, l.target
-	if way.stand != standsMove {
+	if at.stand != standsMove {
 		return
 	}
 	c.table.mu.Lock()
 	e := c.table.entries[t.awaitedAs()]
-	gone := e == nil || e.place != way.place
+	gone := e == nil || e.place != at.place
 	if !gone {
 		e.notes++
 	}
 	c.table.mu.Unlock()
 	if gone {
-		c.leavePlace(t, way.place)
+		c.leavePlace(t, at.place)
 	}
 }
 

@@ -168,7 +168,7 @@ func (r *Redlock) lock(ctx context.Context, c redlockCall) (lease *Lease, err er
 	err = r.awaitTurn(ctx, turn, &history)
 	c.traced.leftLine(history.since)
 	if err == nil {
-		lease, err = r.contend(ctx, c, leave, &history)
+		lease, err = r.contend(ctx, c, r.leaving(leave), &history)
 	}
 	if err != nil {
 		leave()
@@ -305,7 +305,7 @@ func (r *Redlock) awaitTurn(ctx context.Context, turn <-chan struct{}, history *
 }
 
 // contend asks the servers until a majority grants the lock: all at once, unless other processes wait, and then in line.
-func (r *Redlock) contend(ctx context.Context, c redlockCall, leave func(), history *waited) (*Lease, error) {
+func (r *Redlock) contend(ctx context.Context, c redlockCall, ended func(bool), history *waited) (*Lease, error) {
 	var failing time.Time
 	vain, slow := 0, 0 // grants of the anchor without a majority; majorities that came too late for the lease
 	for inLine := r.first.wanted.Has(r.key); ; {
@@ -314,7 +314,7 @@ func (r *Redlock) contend(ctx context.Context, c redlockCall, leave func(), hist
 		if stands {
 			ask = r.askInLine
 		}
-		lease, err := ask(ctx, &c, r.leaving(leave))
+		lease, err := ask(ctx, &c, ended)
 		if c.answers {
 			c.answers, failing = false, time.Time{}
 		}

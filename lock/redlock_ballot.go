@@ -19,7 +19,7 @@ type ballot struct {
 	owner string             // on every server that it asks; "" if each client has its own
 	ended func(awaited bool) // for the lease; awaited: other processes waited at its release
 
-	// Of a process in line: see stand.
+	// Of a process in line: see anchorWait.
 	waits    time.Duration // how long the others wait for the lock after a grant of the anchor
 	answered chan struct{} // closed when the anchor has answered; nil for a ballot without a line
 	anchored bool          // the anchor has granted the lock; constant after answered
@@ -174,7 +174,8 @@ func (b *ballot) askAgain(ctx context.Context, node int, refused error, took tim
 func (b *ballot) settle(ctx context.Context, node int, lease *Lease, err error) {
 	b.count(node, lease, err)
 	if err == nil && b.joinIfWon(node, lease) {
-		b.noteKept(node, false)
+		h := b.lock.members[node]
+		h.client.kept.Set(h.target.awaitedAs(), false)
 		return
 	}
 	if lease != nil {
@@ -182,11 +183,11 @@ func (b *ballot) settle(ctx context.Context, node int, lease *Lease, err error) 
 	}
 }
 
-// noteKept notes whether somebody still keeps the lock of a node beside the one who has won the Redlock.
-func (b *ballot) noteKept(node int, kept bool) {
+// stillKept notes that somebody else has the lock of a node beside the winner of the Redlock, if a look has said so lately.
+func (b *ballot) stillKept(node int) {
 	h := b.lock.members[node]
-	if marks, key := &h.client.kept, h.target.awaitedAs(); !kept || marks.Has(key) {
-		marks.Set(key, kept)
+	if key := h.target.awaitedAs(); h.client.kept.Has(key) {
+		h.client.kept.Set(key, true)
 	}
 }
 
@@ -217,7 +218,7 @@ func (b *ballot) count(node int, l *Lease, err error) {
 	defer b.mu.Unlock()
 	if b.decidedLocked() {
 		if b.whole != nil && errors.Is(err, ErrNotAcquired) {
-			b.noteKept(node, true)
+			b.stillKept(node)
 		}
 		return
 	}
@@ -264,7 +265,7 @@ func (b *ballot) decideLocked() {
 			b.whole = newWhole(quorum, false, parts, b.ended, b.lock.cfg.Quarantine)
 			for node, v := range b.votes {
 				if v.result == voteRefused {
-					b.noteKept(node, true)
+					b.stillKept(node)
 				}
 			}
 		}
@@ -279,6 +280,11 @@ func (b *ballot) decideLocked() {
 	default: // a refusal is still possible
 		return
 	}
+	b.endLocked()
+}
+
+// endLocked ends the ballot, with the decision in whole or err.
+func (b *ballot) endLocked() {
 	if b.err != nil {
 		b.stop()
 	}
@@ -368,6 +374,5 @@ func (b *ballot) giveUp(ctx context.Context) {
 	if b.err = b.lock.refusal(); !b.takenLocked(0) {
 		b.err = b.noQuorumLocked(fmt.Errorf("%d have not answered: %w", b.numberLocked(voteMissing), netfail.Ended(ctx)))
 	}
-	b.stop()
-	close(b.done)
+	b.endLocked()
 }

@@ -57,8 +57,8 @@ func (r *Redlock) anchor() int {
 	return 0
 }
 
-// stand is the wait of a process in the line of the anchor.
-type stand struct {
+// anchorWait is the wait of a process in the line of the anchor.
+type anchorWait struct {
 	lock   *Redlock
 	call   *redlockCall
 	ended  func(awaited bool) // for the lease
@@ -77,10 +77,10 @@ func (r *Redlock) askInLine(ctx context.Context, c *redlockCall, ended func(bool
 		return nil, err
 	}
 	for ctx.Err() == nil {
-		s := &stand{lock: r, call: c, anchor: r.anchor()}
-		s.ended = func(awaited bool) { ended(awaited || s.waited) }
-		lease, err := s.acquire(ctx)
-		if next := r.anchor(); err != errLeftLine || next == s.anchor || !r.members[next].client.identity.Useful() {
+		a := &anchorWait{lock: r, call: c, anchor: r.anchor()}
+		a.ended = func(awaited bool) { ended(awaited || a.waited) }
+		lease, err := a.acquire(ctx)
+		if next := r.anchor(); err != errLeftLine || next == a.anchor || !r.members[next].client.identity.Useful() {
 			return lease, err
 		}
 	}
@@ -88,80 +88,80 @@ func (r *Redlock) askInLine(ctx context.Context, c *redlockCall, ended func(bool
 }
 
 // acquire waits for the anchor, and then for the other servers.
-func (s *stand) acquire(ctx context.Context) (*Lease, error) {
-	first := s.lock.first
+func (a *anchorWait) acquire(ctx context.Context) (*Lease, error) {
+	first := a.lock.first
 	waiting, leave := context.WithCancel(ctx) // untilClose of a context without an end has nothing to cancel
 	defer leave()
 	waiting, stop := first.untilClose(waiting)
 	defer stop()
-	s.leave = leave
-	granted, err := s.wait(waiting)
-	b := s.ballot
+	a.leave = leave
+	granted, err := a.wait(waiting)
+	b := a.ballot
 	if err != nil && b != nil {
-		s.won = b.withoutAnchor(ctx, s.anchor, err)
+		a.won = b.withoutAnchor(ctx, a.anchor, err)
 	}
 	switch {
-	case s.won != nil:
+	case a.won != nil:
 		if granted != nil {
-			b.settleBehind(ctx, s.anchor, granted)
+			b.settleBehind(ctx, a.anchor, granted)
 		}
-		return s.won, nil
+		return a.won, nil
 	case err != nil && (first.isClosed() || ctx.Err() != nil):
 		return nil, err
 	case err != nil:
 		return nil, errLeftLine
 	case b == nil:
-		b = s.beginBallot(ctx)
+		b = a.beginBallot(ctx)
 	}
 	b.answer(true)
-	b.settleBehind(ctx, s.anchor, granted)
+	b.settleBehind(ctx, a.anchor, granted)
 	lease, err := b.await(ctx)
 	if isTaken(err) && ctx.Err() == nil { // other processes have the other servers, and wait for this one
-		first.unlike.Set(s.lock.key, true)
+		first.unlike.Set(a.lock.key, true)
 	}
 	return lease, err
 }
 
 // wait returns the grant of the anchor.
-func (s *stand) wait(ctx context.Context) (*Lease, error) {
-	q, err := s.lock.question(s.call, s.anchor, "")
+func (a *anchorWait) wait(ctx context.Context) (*Lease, error) {
+	q, err := a.lock.question(a.call, a.anchor, "")
 	if err != nil {
 		return nil, err
 	}
-	s.call.traced.asked()
+	a.call.traced.asked()
 	q.deadline, _ = ctx.Deadline()
-	limited, cancel := s.limit(ctx)
+	limited, cancel := a.limit(ctx)
 	defer cancel()
 	began := time.Now()
 	granted, w, err := q.ask(limited, true)
-	s.took = time.Since(began)
+	a.took = time.Since(began)
 	if w != nil {
-		s.lock.first.gates.Note(s.lock.key, nil)
-		s.waited = true
+		a.lock.first.gates.Note(a.lock.key, nil)
+		a.waited = true
 		w.beside = func(ctx context.Context) (context.Context, func(bool, error)) {
-			return s.attempt(ctx, w.entry.head.Woken())
+			return a.attempt(ctx, w.entry.head.Woken())
 		}
-		granted, err = s.waitInLine(ctx, w)
+		granted, err = a.waitInLine(ctx, w)
 		err = q.verify(ctx, err)
 	}
 	if err == nil {
 		return granted, nil
 	}
 	if ctx.Err() == nil {
-		s.identity().Vouch(err)
+		a.identity().Vouch(err)
 	}
 	if granted != nil {
-		s.releaseUseless(ctx, granted)
+		a.releaseUseless(ctx, granted)
 	}
 	return nil, err
 }
 
 // releaseUseless releases a grant of the anchor, and returns at the end of ctx even if the release is still under way: the anchor may hang.
-func (s *stand) releaseUseless(ctx context.Context, granted *Lease) {
+func (a *anchorWait) releaseUseless(ctx context.Context, granted *Lease) {
 	released := make(chan struct{})
 	release := func() {
 		defer close(released)
-		s.call.release(ctx, granted)
+		a.call.release(ctx, granted)
 	}
 	if !granted.client.background(release) { // the client is closed
 		release()
@@ -174,67 +174,67 @@ func (s *stand) releaseUseless(ctx context.Context, granted *Lease) {
 
 // attempt is called at an attempt of the waiter at the anchor, and asks the other servers at a late one. It returns the context for the attempt, and
 // what the attempt calls at its end. woken: somebody has given the anchor's lock back.
-func (s *stand) attempt(ctx context.Context, woken bool) (limited context.Context, answered func(granted bool, err error)) {
+func (a *anchorWait) attempt(ctx context.Context, woken bool) (limited context.Context, answered func(granted bool, err error)) {
 	if woken {
-		s.tries++
+		a.tries++
 	}
 	switch {
 	case ctx.Err() != nil: // the wait is about to end
-	case woken && s.tries > redlockAlone && !s.lock.key.kind.silent:
-		s.beginBallot(ctx)
+	case woken && a.tries > redlockAlone && !a.lock.key.kind.silent:
+		a.beginBallot(ctx)
 	default:
-		s.ballot = nil
+		a.ballot = nil
 	}
-	limited, cancel := s.limit(ctx)
+	limited, cancel := a.limit(ctx)
 	return limited, func(granted bool, err error) {
 		cancel()
 		if err == nil {
-			s.lock.first.gates.Note(s.lock.key, nil)
+			a.lock.first.gates.Note(a.lock.key, nil)
 		}
 		switch {
 		case granted: // wait returns the grant
 		case err != nil && ctx.Err() == nil:
-			s.identity().Vouch(err)
-			s.leave()
-		case s.ballot != nil:
-			if s.won = s.ballot.withoutAnchor(ctx, s.anchor, ErrNotAcquired); s.won != nil {
-				s.leave()
+			a.identity().Vouch(err)
+			a.leave()
+		case a.ballot != nil:
+			if a.won = a.ballot.withoutAnchor(ctx, a.anchor, ErrNotAcquired); a.won != nil {
+				a.leave()
 			}
 		}
 	}
 }
 
 // limit limits an attempt at the anchor, and a look. It is more patient than NodeTimeout may be, since processes at different anchors are in each other's way.
-func (s *stand) limit(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, max(s.call.timeout, nodeTimeoutMax))
+func (a *anchorWait) limit(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, max(a.call.timeout, nodeTimeoutMax))
 }
 
-func (s *stand) identity() *remote.Identity { return s.lock.members[s.anchor].client.identity }
+func (a *anchorWait) identity() *remote.Identity { return a.lock.members[a.anchor].client.identity }
 
 // beginBallot asks the other servers.
-func (s *stand) beginBallot(ctx context.Context) *ballot {
-	s.ballot = s.lock.newBallot(ctx, s.call, s.ended)
-	s.ballot.answered = make(chan struct{})
-	s.ballot.waits = min(max(redlockTrips*s.took, redlockWaitMin), redlockWaitMax, time.Duration((1-max(0, s.lock.cfg.MinValidity))/2*float64(s.call.term)))
-	s.ballot.begin(ctx, s.anchor)
-	return s.ballot
+func (a *anchorWait) beginBallot(ctx context.Context) *ballot {
+	a.ballot = a.lock.newBallot(ctx, a.call, a.ended)
+	a.ballot.answered = make(chan struct{})
+	a.ballot.waits = min(max(redlockTrips*a.took, redlockWaitMin), redlockWaitMax, time.Duration((1-max(0, a.lock.cfg.MinValidity))/2*float64(a.call.term)))
+	a.ballot.begin(ctx, a.anchor)
+	return a.ballot
 }
 
 // waitInLine is the wait of w, which ends also if a look says that the anchor is of no use.
-func (s *stand) waitInLine(ctx context.Context, w *waiter) (*Lease, error) {
+func (a *anchorWait) waitInLine(ctx context.Context, w *waiter) (*Lease, error) {
 	looking := make(chan struct{})
 	go func() {
 		defer close(looking)
 		var last []string
-		for every := redlockLook; s.lock.first.sleep(ctx, every/2+rand.N(every)) == nil; every = min(2*every, redlockLookMax) {
+		for every := redlockLook; a.lock.first.sleep(ctx, every/2+rand.N(every)) == nil; every = min(2*every, redlockLookMax) {
 			var useless bool
-			if last, useless = s.look(ctx, last); useless {
-				s.leave()
+			if last, useless = a.look(ctx, last); useless {
+				a.leave()
 			}
 		}
 	}()
 	granted, err := w.wait(ctx)
-	s.leave()
+	a.leave()
 	<-looking
 	return granted, err
 }
@@ -242,9 +242,9 @@ func (s *stand) waitInLine(ctx context.Context, w *waiter) (*Lease, error) {
 // look asks all servers who has the lock, and returns the owner on each, "" for none. useless: another anchor is better, or too few servers answer
 // at all, or the anchor has the same owner as at the last look, and a majority of the servers has none or another one: that owner does not have the
 // Redlock, and its lock may last.
-func (s *stand) look(ctx context.Context, last []string) (owners []string, useless bool) {
-	r, anchor := s.lock, s.anchor
-	limited, cancel := s.limit(ctx)
+func (a *anchorWait) look(ctx context.Context, last []string) (owners []string, useless bool) {
+	r, anchor := a.lock, a.anchor
+	limited, cancel := a.limit(ctx)
 	defer cancel()
 	infos, errs := make([]Info, len(r.members)), make([]error, len(r.members))
 	atOnce(r.members, func(i int, h *Handle) { infos[i], errs[i] = h.Info(limited) })
@@ -272,7 +272,7 @@ func (s *stand) look(ctx context.Context, last []string) (owners []string, usele
 			others++
 		}
 	}
-	s.call.answers = s.call.answers || answers >= r.quorum
+	a.call.answers = a.call.answers || answers >= r.quorum
 	if last != nil && owners[anchor] != "" && owners[anchor] == last[anchor] && others >= r.quorum {
 		for i, h := range r.members { // the others would be the next anchors
 			if owners[i] != "" && owners[i] == last[i] {

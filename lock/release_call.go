@@ -32,16 +32,16 @@ func (l *Lease) finishLatch(released bool) {
 
 // runRelease sends the release, and again if the request came too late. It records who else waits for the lock.
 func (l *Lease) runRelease(ctx context.Context) (v resp.Value, err error) {
-	c, way := l.client, l.releasePosition()
-	defer l.endStalePlace(way)
+	c, at := l.client, l.releasePosition()
+	defer l.endStalePlace(at)
 	if l.single() && l.keepFor() == 0 {
-		v, err = l.runSingle(ctx, way)
+		v, err = l.runSingle(ctx, at)
 	} else {
 		v, err = c.scripts.RunInTime(ctx, l.target.Name, func(last int64) *remote.Call {
 			if l.course.MustUndo(c.now()) { // the machine has slept since the first request
 				return nil
 			}
-			return l.releaseCall(way, last)
+			return l.releaseCall(at, last)
 		})
 	}
 	if count, bad := v.Int(); err == nil && bad == nil && count > 0 {
@@ -59,13 +59,13 @@ func (l *Lease) runRelease(ctx context.Context) (v resp.Value, err error) {
 }
 
 // runSingle runs the script single. The steps are those of Runner.Run, without allocations.
-func (l *Lease) runSingle(ctx context.Context, way position) (resp.Value, error) {
+func (l *Lease) runSingle(ctx context.Context, at position) (resp.Value, error) {
 	c, t := l.client, l.target
 	ctx = remote.Dividing(ctx)
 	publish, known := c.publishing(t), c.listenersKnown(t)
-	args, needed := l.singleArgs(publish, known, way), 6
+	args, needed := l.singleArgs(publish, known, at), 6
 	switch usual := publish == remote.PlainPublish && known == 1; {
-	case way.stand != standsNowhere || l.course.MayRun():
+	case at.stand != standsNowhere || l.course.MayRun():
 	case usual: // an argument costs the server more than 1 % of a Lock and Unlock
 		needed = 1
 	default:
@@ -79,7 +79,7 @@ func (l *Lease) runSingle(ctx context.Context, way position) (resp.Value, error)
 		c.cleanup.DeleteLatch(t.Name, l.course.Latch)
 		l.course.Latch = newLatch(t)
 	}
-	return c.scripts.RunMigrating(ctx, l.releaseCall(way, 0), err)
+	return c.scripts.RunMigrating(ctx, l.releaseCall(at, 0), err)
 }
 
 // releaseCall returns the call that releases l, with the last moment last, by one of three scripts. All use the latch in the same way, so that a
@@ -88,7 +88,7 @@ func (l *Lease) runSingle(ctx context.Context, way position) (resp.Value, error)
 //   - keep, while AtLeast keeps the lock taken
 //   - single, for owners with exactly one hold. It has no last moment: its owner never holds the lock again, so a late one does no harm
 //   - release, which counts the holds of the owner
-func (l *Lease) releaseCall(way position, last int64) *remote.Call {
+func (l *Lease) releaseCall(at position, last int64) *remote.Call {
 	c, t := l.client, l.target
 	x := &remote.Call{Lock: t.Lock, Keys: l.ownerKeys(l.course.Latch),
 		Apart: remote.Apart{OnSource: true, MayFree: true, Ran: &l.course.RanApart}}
@@ -99,7 +99,7 @@ func (l *Lease) releaseCall(way position, last int64) *remote.Call {
 		return x
 	}
 	if l.single() {
-		args := l.singleArgs(c.publishing(t), c.listenersKnown(t), way)
+		args := l.singleArgs(c.publishing(t), c.listenersKnown(t), at)
 		x.Script, x.Args = t.kind.Single, args[:]
 		return x
 	}
@@ -111,14 +111,14 @@ func (l *Lease) releaseCall(way position, last int64) *remote.Call {
 	}
 	repeat := l.course.MayRun() && l.state != nil
 	if x.Args = t.lineArgs(c, l.releaseArgs(l.keptByOwner(l), repeat, last)); t.Line != "" {
-		x.Args = append(x.Args, way.place, way.stand)
+		x.Args = append(x.Args, at.place, at.stand)
 	}
 	return x
 }
 
 // singleArgs returns the ARGV of the script single.
-func (l *Lease) singleArgs(publish string, known int, way position) [6]any {
-	return [...]any{l.owner, publish, known, way.place, way.stand, l.course.MayRun()}
+func (l *Lease) singleArgs(publish string, known int, at position) [6]any {
+	return [...]any{l.owner, publish, known, at.place, at.stand, l.course.MayRun()}
 }
 
 // releaseArgs returns the first ARGV of the scripts release and keep. kept is the lease that remains, or what a group keeps.

@@ -109,7 +109,7 @@ var goroutines = map[string]string{
 	"lock/internal/cleanup/loop.go:Cleanup.loop#2":           "Cleanup.loop itself, before it returns: a batch",
 	"lock/internal/cleanup/loop.go:Cleanup.loop#3":           "Cleanup.loop itself, before it returns: the deletion of latches",
 	"lock/lease.go:Lease.armLocked":                          "Client.Close: the timer of a lease",
-	"lock/redlock_line.go:stand.waitInLine":                  "stand.waitInLine itself, before it returns",
+	"lock/redlock_line.go:anchorWait.waitInLine":             "anchorWait.waitInLine itself, before it returns",
 	"lock/client.go:Client.untilClose":                       "nobody needs to: it is stopped before the wait returns, or does no more than cancel a context",
 	"lock/internal/watchdog/loop.go:Watchdog.begin":          "Client.Close: watchdog",
 	"lock/internal/watchdog/round.go:Watchdog.run":           "Watchdog.run itself, before it returns",
@@ -203,7 +203,7 @@ func TestUnusedConversionsAreNotLinked(t *testing.T) {
 func TestUnusedFeaturesAreNotLinked(t *testing.T) {
 	without, with := build(t, "./testdata/onekind"), build(t, "./testdata/many")
 	for _, name := range []string{
-		"/lock.(*Multi)", "/lock.(*Redlock)", "/lock.(*stand)", "/lock.(*ballot)", "/lock.(*watcher)", "/lock.(*Client).Inspect", "/lock.(*Client).listOn",
+		"/lock.(*Multi)", "/lock.(*Redlock)", "/lock.(*anchorWait)", "/lock.(*ballot)", "/lock.(*watcher)", "/lock.(*Client).Inspect", "/lock.(*Client).listOn",
 		"/lock/internal/highway.", "/lock/leader.",
 	} {
 		if bytes.Contains(without, []byte(module+name)) {
