@@ -38,9 +38,9 @@ local function nextSince(line, place)
     return since
 end
 
--- keepsOut tells whether who has been next for values since a time keeps others out now. They may have a value that nobody holds at first, for as
+-- keepsOthersOut tells whether who has been next for values since a time keeps others out now. They may have a value that nobody holds at first, for as
 -- long as it then keeps them out: a place waits for the holder of another value, who may need long.
-local function keepsOut(since)
+local function keepsOthersOut(since)
     return sharing(since, 1000 * now, keepsValues)
 end
 
@@ -55,5 +55,5 @@ local function isNext(line, place, marks, before)
     if not string.find(valuesOf(place), ' ', 1, true) or wants(place, before) or marks.words >= mostTogether then
         return false
     end
-    return keepsOut(nextSince(line, place))
+    return keepsOthersOut(nextSince(line, place))
 end

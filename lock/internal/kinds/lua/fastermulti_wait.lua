@@ -38,7 +38,7 @@ local function waitForValues(line, place, stand, left, marks)
         return math.min(left, permitLook) + ahead * callFor
     end
     local since = nextSince(line, place)
-    if not keepsOut(since) then
+    if not keepsOthersOut(since) then
         return math.min(left, nextLook)
     end
     local passed, phase = phaseAt(since, 1000 * now, keepsValues)
