@@ -15,6 +15,7 @@ import (
 
 	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/internal/fakeredis"
+	"github.com/lockwire/lockwire/internal/redistest"
 	"github.com/lockwire/lockwire/resp"
 )
 
@@ -297,7 +298,7 @@ func TestMuteSocket(t *testing.T) {
 	}
 	defer ln.Close()
 	accepted := welcomeOne(t, ln)
-	p := openPool(t, conn.Config{Addr: ln.Addr().String()})
+	p := openPool(t, conn.Config{Addr: ln.Addr().String(), Timeout: -1, PingInterval: -1})
 	defer p.Close()
 	nc := <-accepted
 	defer nc.Close()
@@ -316,7 +317,7 @@ func TestMuteSocket(t *testing.T) {
 			if !conn.SafeToRetry(err) {
 				wantUncertain(t, err, context.Canceled)
 			}
-		case <-time.After(4 * time.Second):
+		case <-time.After(redistest.Patience):
 			t.Fatal("a caller did not leave when its ctx ended")
 		}
 	}
@@ -351,7 +352,7 @@ func TestMuteUnixSocket(t *testing.T) {
 			if !errors.Is(err, context.Canceled) {
 				t.Fatalf("caller %d = %v, want Canceled", i, err)
 			}
-		case <-time.After(4 * time.Second):
+		case <-time.After(redistest.Patience):
 			t.Fatalf("caller %d did not leave when its ctx ended", i)
 		}
 	}
