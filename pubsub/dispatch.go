@@ -163,11 +163,18 @@ func (p *part) unsubscribedLocked(k kind, v resp.Value) {
 			sub.interruptLocked(ch.interrupted(errUnsubscribed))
 		}
 	}
-	if p.subscriber.router != nil && (ended || k == shard) {
-		p.subscriber.router.Refused(p.server, errUnsubscribed)
+	if ended || k == shard {
+		p.tellRouter(errUnsubscribed)
 	}
 	if ended && !p.rerouteLocked(ch) {
 		p.updateLocked(ch)
+	}
+}
+
+// tellRouter tells the Router, if there is one, of a problem with the server.
+func (p *part) tellRouter(err error) {
+	if p.subscriber.router != nil {
+		p.subscriber.router.Refused(p.server, err)
 	}
 }
 
@@ -184,9 +191,7 @@ func (p *part) errorLocked(err error) error {
 		if !netfail.Redirects(err) && !errors.Is(err, resp.ErrClusterDown) {
 			return fmt.Errorf("%w: %w", errUnasked, err)
 		}
-		if p.subscriber.router != nil {
-			p.subscriber.router.Refused(p.server, err)
-		}
+		p.tellRouter(err)
 		return nil
 	}
 	p.noteAnswerLocked()

@@ -92,7 +92,7 @@ func kindCases() []Case {
 func redlockers() []locker {
 	return []locker{
 		{"lockwire", Ours, locks.Redlock, false, nil, true, true},
-		{"redsync on go-redis", Peer, locks.RedsyncQuorum, false, redsyncSends, true, true},
+		{"redsync on go-redis", Peer, locks.RedsyncGoRedis, false, redsyncSends, true, true},
 	}
 }
 

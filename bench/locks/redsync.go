@@ -14,20 +14,8 @@ import (
 	"github.com/lockwire/lockwire/bench/measure"
 )
 
-// RedsyncGoRedis is redsync on go-redis. It tries until it has the lock, with redsync's delays.
+// RedsyncGoRedis is redsync on go-redis, with all servers. It tries until it has the lock, with redsync's delays.
 func RedsyncGoRedis(env measure.Env, _ int) (Client, error) {
-	c := redis.NewClient(&redis.Options{Network: env.Network, Addr: env.Addr})
-	return newRedsync(c.Close, syncgoredis.NewPool(c)), nil
-}
-
-// RedsyncRedigo is redsync on redigo, with 20 connections.
-func RedsyncRedigo(env measure.Env, _ int) (Client, error) {
-	pool := clients.RedigoPool(clients.Setup{Network: env.Network, Addr: env.Addr})
-	return newRedsync(pool.Close, syncredigo.NewPool(pool)), nil
-}
-
-// RedsyncQuorum is redsync on go-redis with all servers.
-func RedsyncQuorum(env measure.Env, _ int) (Client, error) {
 	var pools []syncredis.Pool
 	var clients []*redis.Client
 	for _, addr := range env.Servers() {
@@ -40,6 +28,12 @@ func RedsyncQuorum(env measure.Env, _ int) (Client, error) {
 		}
 		return err
 	}, pools...), nil
+}
+
+// RedsyncRedigo is redsync on redigo, with 20 connections.
+func RedsyncRedigo(env measure.Env, _ int) (Client, error) {
+	pool := clients.RedigoPool(clients.Setup{Network: env.Network, Addr: env.Addr})
+	return newRedsync(pool.Close, syncredigo.NewPool(pool)), nil
 }
 
 func newRedsync(close func() error, pools ...syncredis.Pool) Client {

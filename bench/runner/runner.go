@@ -21,8 +21,7 @@ type Runner struct {
 	Log    io.Writer
 
 	cpus   []int
-	redis  *system.Redis
-	more   []*system.Redis                 // for locks on several servers
+	redis  []*system.Redis                 // the first for every case, the others for locks on several servers
 	delays map[time.Duration]*system.Delay // by their round trip
 	etcd   *system.Etcd                    // nil if not installed
 }
@@ -30,12 +29,12 @@ type Runner struct {
 // Open starts the servers. etcd is started if etcd is installed and this program was built for etcd.
 func (r *Runner) Open() error {
 	r.cpus = system.CPUs()
-	var err error
-	if r.redis, err = system.StartRedis(r.serverCPU()...); err != nil {
+	if err := r.supply(1); err != nil {
 		return err
 	}
+	var err error
 	if r.etcd, err = system.StartEtcd(r.serverCPU()...); err != nil && !errors.Is(err, system.ErrNoEtcd) {
-		r.redis.Stop()
+		r.redis[0].Stop()
 		return err
 	}
 	return nil
@@ -46,7 +45,7 @@ func (r *Runner) Close() {
 	for _, d := range r.delays {
 		d.Stop()
 	}
-	for _, server := range r.servers() {
+	for _, server := range r.redis {
 		server.Stop()
 	}
 	if r.etcd != nil {
@@ -54,19 +53,17 @@ func (r *Runner) Close() {
 	}
 }
 
-func (r *Runner) servers() []*system.Redis { return append([]*system.Redis{r.redis}, r.more...) }
-
 // serversOf are the servers of a case.
-func (r *Runner) serversOf(c catalog.Case) []*system.Redis { return r.servers()[:max(c.Servers, 1)] }
+func (r *Runner) serversOf(c catalog.Case) []*system.Redis { return r.redis[:max(c.Servers, 1)] }
 
-// supply starts the servers that a case lacks.
-func (r *Runner) supply(c catalog.Case) error {
-	for len(r.servers()) < c.Servers {
+// supply starts servers until there are n.
+func (r *Runner) supply(n int) error {
+	for len(r.redis) < n {
 		server, err := system.StartRedis(r.serverCPU()...)
 		if err != nil {
 			return err
 		}
-		r.more = append(r.more, server)
+		r.redis = append(r.redis, server)
 	}
 	return nil
 }
@@ -76,7 +73,7 @@ func (r *Runner) away(roundTrip time.Duration) (string, error) {
 	if d := r.delays[roundTrip]; d != nil {
 		return d.Addr, nil
 	}
-	d, err := system.StartDelay(r.redis.TCP, roundTrip)
+	d, err := system.StartDelay(r.redis[0].TCP, roundTrip)
 	if err != nil {
 		return "", err
 	}
@@ -89,7 +86,7 @@ func (r *Runner) away(roundTrip time.Duration) (string, error) {
 
 // Versions are the versions of the servers.
 func (r *Runner) Versions() map[string]string {
-	v := map[string]string{"server": r.redis.Version}
+	v := map[string]string{"server": r.redis[0].Version}
 	if r.etcd != nil {
 		v["etcd server"] = r.etcd.Version
 	}
@@ -129,7 +126,7 @@ func (r *Runner) Run(c catalog.Case) report.Case {
 	if len(r.cpus) < 2 {
 		result.Place = "not pinned"
 	}
-	if c.TLS && r.redis.TLS == "" {
+	if c.TLS && r.redis[0].TLS == "" {
 		fmt.Fprintf(r.Log, "%s: the server is without TLS\n", c.Name)
 		return result
 	}
@@ -171,10 +168,10 @@ const grace = 60 * time.Second
 
 // once runs a contender in new processes. It also returns the number of CPUs kept busy meanwhile by foreign processes.
 func (r *Runner) once(c catalog.Case, x catalog.Contender) (map[string]float64, float64, error) {
-	if err := r.supply(c); err != nil {
+	if err := r.supply(c.Servers); err != nil {
 		return nil, 0, err
 	}
-	for _, server := range r.servers() {
+	for _, server := range r.redis {
 		if err := server.Empty(); err != nil {
 			return nil, 0, err
 		}
@@ -187,15 +184,15 @@ func (r *Runner) once(c catalog.Case, x catalog.Contender) (map[string]float64, 
 	length.For = time.Duration(float64(length.For) / r.Speed)
 	ctx, cancel := context.WithTimeout(context.Background(), length.Warm+length.For+grace)
 	defer cancel()
-	order := Order{Case: c.Name, Contender: x.Name, Network: "tcp", Addr: r.redis.TCP, Procs: max(c.Procs, 1), Length: length}
+	order := Order{Case: c.Name, Contender: x.Name, Network: "tcp", Addr: r.redis[0].TCP, Procs: max(c.Procs, 1), Length: length}
 	for _, server := range r.serversOf(c)[1:] {
 		order.Further = append(order.Further, server.TCP)
 	}
 	if c.Unix {
-		order.Network, order.Addr = "unix", r.redis.Unix
+		order.Network, order.Addr = "unix", r.redis[0].Unix
 	}
 	if c.TLS {
-		order.Addr, order.CA = r.redis.TLS, r.redis.CA
+		order.Addr, order.CA = r.redis[0].TLS, r.redis[0].CA
 	}
 	if r.etcd != nil {
 		order.Etcd = r.etcd.Endpoint
@@ -228,7 +225,7 @@ func (r *Runner) place(c catalog.Case) error {
 	if c.Place == catalog.Free {
 		cpus = r.cpus
 	}
-	for _, server := range r.servers() {
+	for _, server := range r.redis {
 		if err := system.Pin(server.PID(), cpus...); err != nil {
 			return err
 		}
@@ -300,11 +297,11 @@ func usage(servers []*system.Redis) (system.Usage, error) {
 	return sum, nil
 }
 
-// Try runs a contender of a case in this process, as a test, for as many operations as length says. Further servers are for a case of
-// several.
-func Try(c catalog.Case, x catalog.Contender, length measure.Length, redis *system.Redis, further ...*system.Redis) (map[string]float64, error) {
+// Try runs a contender of a case in this process, as a test, for as many operations as length says. servers are as many as the case has.
+func Try(c catalog.Case, x catalog.Contender, servers []*system.Redis, length measure.Length) (map[string]float64, error) {
+	redis := servers[0]
 	env := measure.Env{Network: "tcp", Addr: redis.TCP, Procs: 1, Length: length}
-	for _, server := range further {
+	for _, server := range servers[1:] {
 		env.Further = append(env.Further, server.TCP)
 	}
 	if c.Unix {
@@ -317,7 +314,6 @@ func Try(c catalog.Case, x catalog.Contender, length measure.Length, redis *syst
 		}
 		env.Addr = redis.TLS
 	}
-	servers := append(further[:len(further):len(further)], redis)
 	var before, after system.Usage
 	var errs [2]error
 	env.Begin = func() { before, errs[0] = usage(servers) }

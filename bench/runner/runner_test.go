@@ -47,7 +47,7 @@ func try(t *testing.T, c catalog.Case, x catalog.Contender, servers []*system.Re
 			t.Fatal(err)
 		}
 	}
-	numbers, err := runner.Try(c, x, measure.Length{Ops: operations(c)}, servers[0], servers[1:]...)
+	numbers, err := runner.Try(c, x, servers, measure.Length{Ops: operations(c)})
 	if err != nil {
 		t.Errorf("%s, %s: %v", c.Name, x.Name, err)
 		return
