@@ -177,6 +177,10 @@ func (p *part) commandsLocked() (cmds []resp.Command) {
 	if p.changed = p.changed[n:]; len(p.changed) == 0 {
 		p.changed = nil
 	}
+	if p.pingDue {
+		p.pingDue = false
+		cmds = append(cmds, p.requestLocked(ping, nil))
+	}
 	return cmds
 }
 
@@ -206,6 +210,7 @@ func (p *part) connectLocked(now time.Time) {
 // lost; consumers receive it with Interrupted.
 func (p *part) disconnectLocked(cause error) {
 	p.connected, p.changed, p.unanswered = false, nil, nil
+	p.doubts, p.pingDue = 0, false
 	p.lost = cause != nil
 	clear(p.refused)
 	for ch := range p.channelsLocked() {

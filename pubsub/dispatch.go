@@ -138,7 +138,9 @@ func (p *part) subscribedLocked(k kind, v resp.Value) {
 
 // unsubscribedLocked handles an unsubscribe message:
 //
-//   - The oldest request unsubscribes from the channel: the message is taken for the answer.
+//   - The oldest request unsubscribes from the channel: the message is taken for the answer. For a shard
+//     channel that is doubtful: if the slot moved before the request arrived, the message was sent for that,
+//     and the request gets an error.
 //   - The channel is subscribed: the server has ended the subscription. A cluster node does so when
 //     the slot of a shard channel moves away.
 //   - Otherwise the server has ended a subscription that this process was about to end, too. Any
@@ -150,7 +152,12 @@ func (p *part) unsubscribedLocked(k kind, v resp.Value) {
 	ch := p.channelLocked(k, v)
 	req := request{unsubscribe, ch}
 	if ch != nil && len(p.unanswered) > 0 && p.unanswered[0] == req {
-		p.completeLocked(req)
+		doubts := 0
+		if k == shard {
+			doubts = p.doubts + 1
+		}
+		p.takeOldestLocked()
+		p.doubts = doubts
 		p.noteAnswerLocked()
 		ch.state = absent
 		p.updateLocked(ch)
@@ -184,15 +191,21 @@ func (p *part) pongLocked() {
 	p.noteAnswerLocked()
 }
 
-// errorLocked handles an error reply. A MOVED or CLUSTERDOWN without a request answers an unsubscription that unsubscribedLocked has
-// taken for answered: the server had just ended the subscription, because it lost the slot of the shard channel.
+// errorLocked handles an error reply, the answer to the oldest request. After a doubtful end of a subscription a MOVED or
+// CLUSTERDOWN is taken for the answer to its SUNSUBSCRIBE, which the message was not. In case it is the answer to the oldest
+// request, a PING follows: if that is answered first, the oldest request is repeated.
 func (p *part) errorLocked(err error) error {
-	if len(p.unanswered) == 0 {
-		if !netfail.Redirects(err) && !errors.Is(err, resp.ErrClusterDown) {
-			return fmt.Errorf("%w: %w", errUnasked, err)
-		}
+	if p.doubts > 0 && (netfail.Redirects(err) || errors.Is(err, resp.ErrClusterDown)) {
+		p.doubts--
 		p.tellRouter(err)
+		if len(p.unanswered) > 0 {
+			p.pingDue = true
+			netfail.Signal(p.wake)
+		}
 		return nil
+	}
+	if len(p.unanswered) == 0 {
+		return fmt.Errorf("%w: %w", errUnasked, err)
 	}
 	p.noteAnswerLocked()
 	p.requestFailedLocked(p.takeOldestLocked(), err)
@@ -209,9 +222,10 @@ func (p *part) completeLocked(req request) {
 	}
 }
 
+// takeOldestLocked removes the request that has its answer. No error about an earlier request follows.
 func (p *part) takeOldestLocked() request {
 	req := p.unanswered[0]
-	p.unanswered = p.unanswered[1:]
+	p.unanswered, p.doubts = p.unanswered[1:], 0
 	return req
 }
 

@@ -65,6 +65,8 @@ type part struct {
 	connected   bool
 	changed     []*channel             // channels for which a request may be due
 	unanswered  []request              // requests in the order sent, in which the server answers: an error reply belongs to the first
+	doubts      int                    // subscriptions whose end may get an error yet, before the answer to the first of unanswered
+	pingDue     bool                   // a PING shows whether the first of unanswered has had its answer
 	refused     map[*channel]time.Time // time at which to request the channel again
 	lastAnswer  time.Time              // time of the last answer to a request, or of the connect
 	hasAnswered bool                   // the server has answered a request
