@@ -359,7 +359,7 @@ func (s *storm) work(c *lock.Client) {
 		select {
 		case <-s.over:
 			return
-		case <-time.After(s.upTo(100 * time.Millisecond)):
+		case <-time.After(1 + s.upTo(100*time.Millisecond)):
 		}
 		s.turn(c, owner)
 	}
