@@ -25,11 +25,6 @@ const (
 	redlockSoon, redlockUnit = 3, 250 * time.Microsecond
 	// redlockLook is the mean time to the first look of a process in line. It doubles up to redlockLookMax.
 	redlockLook, redlockLookMax = 2 * time.Second, 10 * time.Second
-	// redlockPause limits the pause between ballots with slow servers, and redlockPauseMax the one behind more than redlockVain vain grants of
-	// the anchor: somebody has the lock on the other servers.
-	redlockPause, redlockPauseMax, redlockVain = 250 * time.Millisecond, time.Second, 2
-	// redlockSlow is the number of leases, won too late in line, after which all servers are asked at once.
-	redlockSlow = 3
 )
 
 // errLeftLine says that the anchor is of no use: a ballot has to decide.
