@@ -407,7 +407,7 @@ func TestEndedBeforeTheFirstAttempt(t *testing.T) {
 	})
 }
 
-// A slow pipeline to one node takes nothing away from callers of another.
+// A stream goes to a master that can be dialed, though all may have failed moments ago.
 func TestStreamGoesToAMasterThatAnswers(t *testing.T) {
 	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
 		f.nodes[nodeA].Refuse(true)
@@ -426,6 +426,21 @@ func TestStreamGoesToAMasterThatAnswers(t *testing.T) {
 		if s, err := c.Stream(t.Context()); err == nil {
 			s.Close()
 			t.Error("a stream to nowhere")
+		}
+		for range 10 {
+			for _, n := range f.nodes {
+				n.Refuse(true)
+			}
+			if s, err := c.Stream(t.Context()); err == nil {
+				s.Close()
+				t.Error("a stream to nowhere")
+			}
+			f.nodes[nodeB].Refuse(false)
+			s, err := c.Stream(t.Context())
+			if err != nil {
+				t.Fatalf("one of three masters can be dialed: %v", err)
+			}
+			s.Close()
 		}
 	})
 }

@@ -18,13 +18,7 @@ import (
 // Stream dials each master once at most, within ctx and Config.Node.DialTimeout for each dial.
 func (c *Cluster) Stream(ctx context.Context) (*conn.Stream, error) {
 	var last error = &conn.Error{Op: "dial", Err: unserved{anySlot}}
-	tried := make(map[*node]bool)
-	for range c.table.Load().nodes {
-		n := c.table.Load().any()
-		if n == nil || tried[n] {
-			break
-		}
-		tried[n] = true
+	for _, n := range c.table.Load().shuffled() {
 		s, err := c.streamTo(ctx, n)
 		if err == nil {
 			return s, nil

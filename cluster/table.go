@@ -73,6 +73,20 @@ func (t *table) any() *node {
 	return cmp.Or(healthy(t.nodes, random, time.Now()), t.nodes[random%len(t.nodes)])
 }
 
+// shuffled returns the nodes that serve slots in random order, those with a recent failure last.
+func (t *table) shuffled() []*node {
+	var healthy, sick []*node
+	now := time.Now()
+	for _, i := range rand.Perm(len(t.nodes)) {
+		if n := t.nodes[i]; n.isSick(now) {
+			sick = append(sick, n)
+		} else {
+			healthy = append(healthy, n)
+		}
+	}
+	return append(healthy, sick...)
+}
+
 // healthy returns a random node of a list without a recent failure, or nil.
 func healthy(list []*node, random int, now time.Time) *node {
 	for i := range list {
