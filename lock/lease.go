@@ -54,7 +54,7 @@ type Lease struct {
 type leaseState struct {
 	phase      phase
 	term       time.Duration
-	extendedTo time.Time     // until then the server may have the lock by an Extend; zero without an Extend
+	extendedTo time.Time     // until then the server may have the lock by an Extend, or by a renewal without an answer; zero for none
 	start      clock.Instant // taken just before sending the last request that granted or extended the lease
 	lost       *LostError
 	failure    error         // of the last renewal
@@ -287,8 +287,17 @@ func (l *Lease) neededFor() time.Duration {
 
 // serverEnd returns the end of the lease on the server. Afterwards nothing is left to release.
 func (l *Lease) serverEnd() time.Time {
-	s := l.now()
-	return clock.Later(s.start.Time.Add(s.term), s.extendedTo)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return clock.Later(l.start.Time.Add(l.term), l.extendedToLocked())
+}
+
+// extendedToLocked returns extendedTo, also for a renewal under way.
+func (l *Lease) extendedToLocked() time.Time {
+	if l.renewed && l.renewal != nil {
+		return time.Now().Add(l.term)
+	}
+	return l.extendedTo
 }
 
 // latestEnd returns the end of the lease on the server if every request without an answer has had its effect.
@@ -390,7 +399,7 @@ func (l *Lease) markLost(lostLocked func() *LostError) bool {
 func (l *Lease) lostLocked(reason Reason, cause error) *LostError {
 	e := &LostError{Name: l.target.Name, Kind: l.Kind(), Owner: l.Owner(), Age: l.age(), Reason: reason, Err: cause, log: l.client.log}
 	if l.group == nil && reason != Taken && reason != Forced {
-		e.Remaining = max(0, l.term-l.start.Elapsed(l.client.now()), time.Until(l.extendedTo))
+		e.Remaining = max(0, l.term-l.start.Elapsed(l.client.now()), time.Until(l.extendedToLocked()))
 	}
 	return e
 }

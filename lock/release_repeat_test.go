@@ -510,3 +510,43 @@ func TestUnlockAsksOnceMore(t *testing.T) {
 		})
 	}
 }
+
+// A renewal without an answer may have extended the lease: a release is repeated until the end that the server then has, and a loss counts
+// until then what the server may keep.
+func TestReleaseBehindUnansweredRenewals(t *testing.T) {
+	for what, test := range map[string]struct {
+		renewal fakeredis.Action
+		until   time.Duration // of the hold
+		kept    bool          // the server may have extended the lease
+	}{
+		"answers lost, held":      {fakeredis.RunThenClose(), 26 * time.Second, true},
+		"answers lost, hold lost": {fakeredis.RunThenClose(), 30 * time.Second, true},
+		"answers late":            {fakeredis.Run().Late(time.Minute), 30 * time.Second, true},
+		"refused":                 {fakeredis.Reply("-READONLY You can't write against a read only replica.\r\n"), 30 * time.Second, false},
+	} {
+		t.Run(what, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				c := w.client(lock.Config{})
+				lease := mustLock(t, c, "job")
+				lease.Lost() // by a timer of its own
+				w.onScript("renew", func(int) fakeredis.Action { return test.renewal })
+				w.sleep(test.until)
+				if lost, ok := errors.AsType[*lock.LostError](lease.Err()); ok && (lost.Remaining > time.Second) != test.kept {
+					t.Errorf("%v: the server may keep the lock for %v", lost, lost.Remaining)
+				}
+				w.srv.Intercept(nil)
+				w.srv.Refuse(true)
+				w.srv.KillConns(nil)
+				wantErr(t, "Unlock", lease.Unlock(t.Context()), lock.ErrUncertain)
+				w.sleep(8 * time.Second)
+				w.srv.Refuse(false)
+				w.sleep(3 * time.Second)
+				if n := w.srv.Do("EXISTS", "job"); n != int64(0) {
+					t.Errorf("the lock is still taken, for %v", w.ttl("job"))
+				}
+				w.sleep(time.Minute)
+				w.free()
+			})
+		})
+	}
+}

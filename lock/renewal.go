@@ -105,11 +105,14 @@ func (l *Lease) renewedAt(start clock.Instant) {
 func (l *Lease) endRenewal(failure error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	close(l.renewal)
-	l.renewal = nil
 	if failure != nil {
 		l.failure = failure
+		if remote.Uncertain(failure) { // the server may have extended the lease
+			l.extendedTo = l.extendedToLocked()
+		}
 	}
+	close(l.renewal)
+	l.renewal = nil
 }
 
 // notRenewed ends the lease because the server has no such hold. taken: another owner has the lock. An answer about a reader says nothing
