@@ -59,7 +59,7 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	return l.Err()
 }
 
-// beginExtension waits for another Extend of the lease, and makes Unlock wait for this one.
+// beginExtension waits for a renewal under way, or another Extend, and makes Unlock wait for this one.
 func (l *Lease) beginExtension(ctx context.Context) error {
 	for {
 		switch err := l.Err(); {

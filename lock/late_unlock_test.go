@@ -116,3 +116,32 @@ func TestHeldUpChangeBehindARefusal(t *testing.T) {
 		})
 	}
 }
+
+// The context of a Downgrade that waits for a renewal under way ends before anything is sent: the write lease goes on.
+func TestDowngradeGivenUpBehindARenewal(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		lease, err := c.ReadWrite("job").Write().Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer := make(chan struct{})
+		w.onScriptOf("write", "renew", func(int) fakeredis.Action { return fakeredis.Wait(answer, fakeredis.Run()) })
+		w.sleep(10*time.Second + 100*time.Millisecond) // the renewal is under way
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err = lease.Downgrade(ctx)
+		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, lock.ErrUncertain) {
+			t.Errorf("Downgrade() = %v, want the end of the context", err)
+		}
+		close(answer)
+		w.sleep(time.Minute)
+		w.wantHolds("job", "1", lease)
+		read, err := lease.Downgrade(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustUnlock(t, read)
+		w.free()
+	})
+}

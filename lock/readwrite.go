@@ -164,11 +164,17 @@ func (l *Lease) downgrade(ctx context.Context) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	if lost, _ := l.markReleased(); lost != nil {
+	if err := l.beginExtension(ctx); err != nil {
+		turn.give()
+		return nil, err
+	}
+	lost, _ := l.markReleased()
+	l.endRenewal(nil)
+	if lost != nil {
 		turn.give()
 		return nil, lost
 	}
-	l.awaitRenewal(ctx)
+	l.client.watchdog.Remove(l)
 	if !l.mayBeHeld() {
 		turn.give()
 		return nil, l.settle(l.notHeld())
