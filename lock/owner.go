@@ -53,7 +53,8 @@ type queuedCall struct {
 //
 // Invariant: while no call has the turn, each tally equals the server's count, unless the holds have been lost. So an undo knows the count
 // before its acquire. A call that changes holds or a lease keeps the turn until the outcome is certain; if the caller leaves before, a
-// job of cleanup takes the turn over. The server may count more after a failover, and after a release given up for lack of rights.
+// job of cleanup takes the turn over. The server may count more after a failover, after a release given up for lack of rights, and after an
+// undo given up at the end of its lease, beside a hold with a longer one.
 type ownedLock struct {
 	owner       *ownerState
 	turn        chan struct{}   // has a value to take, unless a call has the turn; closed when the record is dropped
@@ -66,7 +67,7 @@ type ownedLock struct {
 // tally is the client's record of the server's hold count for an owner of a lock.
 type tally struct {
 	count    int64 // of holds
-	maxCount int64 // the maximum of count in this period: the next master may not know of confirmed releases
+	maxCount int64 // what the server may count in this period, at most: the next master may not know of confirmed releases
 	period   int64 // the number of the period, which began with the first of the holds; leases of earlier periods are lost
 	token    int64 // the fencing token of the period; 0 as long as no hold has one
 }
@@ -216,6 +217,16 @@ func (l *ownedLock) recordUndone(k *kind, t tally) {
 			l.tallies[k] = before
 		} else { // the earlier holds are lost
 			delete(l.tallies, k)
+		}
+	})
+}
+
+// noteUncounted records, in the turn, that the server may count one more hold than before.
+func (l *ownedLock) noteUncounted(k *kind) {
+	l.locked(func() {
+		if t, known := l.tallies[k]; known {
+			t.maxCount++
+			l.tallies[k] = t
 		}
 	})
 }

@@ -97,6 +97,13 @@ func (u *undo) Unsure(err error) {
 	}
 }
 
+// Finish notes the hold of an undo given up: the server may count it for as long as the Owner's other holds last.
+func (u *undo) Finish(outcome error) {
+	if outcome != nil && u.counted() {
+		u.own().noteUncounted(u.target.storedKind())
+	}
+}
+
 func (u *undo) Call() *remote.Call {
 	c, t := u.client, u.target
 	if u.latches.Latch == "" {

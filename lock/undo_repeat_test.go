@@ -2,6 +2,7 @@ package lock_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -179,4 +180,38 @@ func TestReleaseWithoutTheAnswerOfAPart(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The undo of a reader's further hold is given up at the end of its lease, and the server counts the hold for as long as the outer one lasts.
+// The scripts name the keys of as many holds as the server may count.
+func TestReaderUndoGivenUp(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		job, owner := c.ReadWrite("job").Read(), lock.As(c.NewOwner())
+		outer := mustHave(t, job, owner, lock.For(5*time.Minute))
+		for range 2 {
+			w.onScriptOf("read", "acquire", func(int) fakeredis.Action {
+				w.srv.Refuse(true)
+				return fakeredis.RunThenClose()
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			if _, err := job.Lock(ctx, owner, lock.For(2*time.Second)); !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatalf("Lock() = %v", err)
+			}
+			cancel()
+			w.sleep(20 * time.Second) // the lease and the time in which the acquire may arrive
+			w.srv.Intercept(nil)
+			w.srv.Refuse(false)
+			w.sleep(time.Second)
+		}
+		inner := mustHave(t, job, owner, lock.For(time.Minute))
+		if err := errors.Join(outer.Check(t.Context()), inner.Check(t.Context())); err != nil {
+			t.Error(err)
+		}
+		mustUnlock(t, outer)
+		w.wantHolds("job", "3", inner)
+		mustUnlock(t, inner)
+		w.sleep(latchLife)
+		w.free()
+	})
 }
