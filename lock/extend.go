@@ -53,7 +53,7 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	start, err := l.askExtension(ctx, d)
 	l.endRenewal(err)
 	if err != nil {
-		return l.client.failed(l.target.Name, err)
+		return cmp.Or(l.Err(), l.client.failed(l.target.Name, err))
 	}
 	l.countFrom(start, d)
 	return l.Err()
@@ -136,7 +136,7 @@ func (l *Lease) Check(ctx context.Context) error {
 	answer := renewals{l.client}.ask(remote.Patient(ctx), []*Lease{l}, checkOnly)[0]
 	switch outcome := answer.Outcome; {
 	case answer.Err != nil:
-		return l.client.failed(t.Name, answer.Err)
+		return cmp.Or(l.Err(), l.client.failed(t.Name, answer.Err))
 	case outcome < 0:
 		l.denied(Taken, l.wrongType(ctx))
 	case outcome == 0 && t.kind.permits: // the lease of a permit is not stored under the name of the lock
