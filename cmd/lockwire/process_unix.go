@@ -25,25 +25,38 @@ type process struct {
 	terminal *terminal
 }
 
-// start starts a program as the leader of a process group, in the foreground of the terminal if this process is there.
+// start starts a program as the leader of a process group. The group is in the foreground of the terminal if this process is
+// there and in no pipeline: another program of a pipeline may need the terminal.
 func start(cmd *exec.Cmd) (*process, error) {
-	p := &process{terminal: foregroundTerminal()}
+	p := &process{terminal: controllingTerminal()}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	dieWithParent(cmd.SysProcAttr)
-	p.terminal.lend(cmd.SysProcAttr)
+	if !inPipeline() {
+		p.terminal.lend(cmd.SysProcAttr)
+	}
 	if err := cmd.Start(); err != nil {
-		p.terminal.close()
+		p.terminal.close(0)
 		return nil, err
 	}
 	p.pid = cmd.Process.Pid
+	p.terminal.passStops(func() { p.signal(syscall.SIGTSTP) })
 	return p, nil
+}
+
+// inPipeline reports whether a pipe connects this process with another.
+func inPipeline() bool {
+	for _, file := range []*os.File{os.Stdin, os.Stdout, os.Stderr} {
+		if info, err := file.Stat(); err == nil && info.Mode()&(os.ModeNamedPipe|os.ModeSocket) != 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // wait waits for the end of the program, and returns its exit code as a shell would. If the terminal stops the program,
 // wait stops this process too, and continues the program only if mayRun.
-// After a stop for using the terminal from the background, the program continues as soon as this process has the terminal.
 func (p *process) wait(mayRun func() bool) int {
-	defer p.terminal.close()
+	defer p.terminal.close(p.pid)
 	for {
 		var status syscall.WaitStatus
 		_, err := syscall.Wait4(p.pid, &status, syscall.WUNTRACED, nil)
@@ -56,15 +69,25 @@ func (p *process) wait(mayRun func() bool) int {
 		case status.Exited():
 			return status.ExitStatus()
 		case status.Stopped() && status.StopSignal() != syscall.SIGSTOP && p.terminal != nil:
-			if status.StopSignal() == syscall.SIGTSTP || !p.terminal.ours() {
-				p.terminal.suspend()
-			}
-			if mayRun() {
-				p.terminal.lendAgain(p.pid)
-				p.signal(syscall.SIGCONT)
-			}
+			p.pause(status.StopSignal(), mayRun)
 		}
 	}
+}
+
+// pause continues the program after a stop by the terminal: with Ctrl-Z, as soon as this process continues; for using the
+// terminal from the background, as soon as this process has the terminal, which the program then gets.
+func (p *process) pause(by syscall.Signal, mayRun func() bool) {
+	lent := p.terminal.takeBack(p.pid)
+	if by == syscall.SIGTSTP || !p.terminal.ours() {
+		p.terminal.suspend()
+	}
+	if !mayRun() {
+		return
+	}
+	if lent || by != syscall.SIGTSTP {
+		p.terminal.lendAgain(p.pid)
+	}
+	p.signal(syscall.SIGCONT)
 }
 
 // signal sends a signal to the process group, if a process is left.

@@ -7,9 +7,11 @@ import "syscall"
 // terminal: this system stops a program for reading from the terminal, because the terminal is not lent to programs.
 type terminal struct{}
 
-func foregroundTerminal() *terminal         { return nil }
+func controllingTerminal() *terminal        { return nil }
 func (*terminal) lend(*syscall.SysProcAttr) {}
-func (*terminal) ours() bool                { return false }
-func (*terminal) suspend()                  {}
 func (*terminal) lendAgain(int)             {}
-func (*terminal) close()                    {}
+func (*terminal) takeBack(int) bool         { return false }
+func (*terminal) ours() bool                { return false }
+func (*terminal) passStops(func())          {}
+func (*terminal) suspend()                  {}
+func (*terminal) close(int)                 {}
