@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/lockwire/lockwire"
@@ -195,7 +196,7 @@ func (h *hold) supervise(work context.Context, in *invocation, lease *lock.Lease
 	s := &supervisor{hold: h, in: in, lease: lease}
 	return s.run(work, &exec.Cmd{
 		Path: program, Args: in.program, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-		Env: append(os.Environ(), h.environment(in.args[0], lease)...),
+		Env: h.environment(in.args[0], lease),
 	})
 }
 
@@ -304,11 +305,13 @@ func holders(ctx context.Context, client *lockwire.Client, name string) string {
 	return text
 }
 
-// environment returns the variables with the lock for the program.
+// environment returns the environment of the program, with the lock, and without the token of a command that runs this one.
 func (h *hold) environment(name string, lease *lock.Lease) []string {
-	env := []string{"LOCKWIRE_NAME=" + name, "LOCKWIRE_KIND=" + h.kind, "LOCKWIRE_OWNER=" + lease.Owner()}
-	if token := lease.Token(); token != 0 {
-		env = append(env, "LOCKWIRE_TOKEN="+strconv.FormatInt(token, 10))
+	const token = "LOCKWIRE_TOKEN="
+	env := slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, token) })
+	env = append(env, "LOCKWIRE_NAME="+name, "LOCKWIRE_KIND="+h.kind, "LOCKWIRE_OWNER="+lease.Owner())
+	if n := lease.Token(); n != 0 {
+		env = append(env, token+strconv.FormatInt(n, 10))
 	}
 	return env
 }

@@ -31,6 +31,8 @@ func TestServerRun(t *testing.T) {
 		{"its output", []string{"job", "--", "echo", "-n", "a  b", "--"}, 0, "a  b --", ""},
 		{"its environment", []string{"--kind", "fair", "job", "--", "sh", "-c", "echo $LOCKWIRE_NAME $LOCKWIRE_KIND $LOCKWIRE_TOKEN."},
 			0, "job fair .\n", ""},
+		{"its own token, or none", []string{"outer", "--", "sh", "-c", `"$0" run --kind fair job -- sh -c 'echo $LOCKWIRE_NAME $LOCKWIRE_TOKEN.'`,
+			lockwireCommand(t, "").Path}, 0, "job .\n", ""},
 		{"no program", []string{"job", "--", "no-such-program"}, 127, "", "no-such-program"},
 		{"no file", []string{"job", "--", "/no/such/file"}, 127, "", "/no/such/file"},
 		{"not executable", []string{"job", "--", notExecutable}, 126, "", "permission denied"},
