@@ -75,7 +75,7 @@ func (t *Telemetry) commandEnd(ctx context.Context, e conn.CommandEnd) {
 			attribute.Int("network.protocol.version", e.Protocol))
 		if e.Err != nil {
 			span.SetAttributes(errorAttributes(status, class)...)
-			span.SetStatus(codes.Error, e.Err.Error())
+			span.SetStatus(codes.Error, valid(e.Err.Error()))
 		}
 		span.End()
 	}
@@ -168,7 +168,7 @@ func (t *Telemetry) retry(ctx context.Context, r conn.RetryInfo) {
 		span.AddEvent("retry", trace.WithAttributes(
 			attribute.Int("lockwire.attempts", r.Attempt),
 			attribute.String("lockwire.pause", r.Pause.String()),
-			attribute.String("error.message", r.Err.Error()),
+			attribute.String("error.message", valid(r.Err.Error())),
 		))
 	}
 }

@@ -29,7 +29,7 @@ func (t *Telemetry) describe(kind, name string) []attribute.KeyValue {
 		attributes = append(attributes, attribute.String("lock.group", group))
 	}
 	if !t.cfg.HideNames {
-		attributes = append(attributes, attribute.String("lock.name", name))
+		attributes = append(attributes, attribute.String("lock.name", valid(name)))
 	}
 	return attributes
 }
@@ -169,7 +169,7 @@ func (t *Telemetry) fail(span trace.Span, outcome lock.Outcome, err error) {
 		text = class
 	}
 	span.SetAttributes(attribute.String("error.type", class))
-	span.SetStatus(codes.Error, text)
+	span.SetStatus(codes.Error, valid(text))
 }
 
 func (t *Telemetry) lost(l lock.LossInfo) {

@@ -32,6 +32,7 @@
 package lockotel
 
 import (
+	"strings"
 	"sync"
 
 	"go.opentelemetry.io/otel"
@@ -51,8 +52,8 @@ type Config struct {
 	MeterProvider  metric.MeterProvider // nil is the global one
 
 	// Group returns the group of a lock by its name, for the attribute lock.group: "order:8731" may be in the group
-	// "order". There must be few groups, because each makes time series of its own. nil leaves the attribute out.
-	// Several goroutines may call Group at once.
+	// "order". There must be few groups, because each makes time series of its own. Bytes that are not UTF-8 are
+	// replaced, as in names. nil leaves the attribute out. Several goroutines may call Group at once.
 	Group func(name string) string
 
 	// HideNames keeps names of locks out of spans.
@@ -95,6 +96,8 @@ func New(cfg Config) (*Telemetry, error) {
 	if cfg.Group == nil {
 		cfg.Group = func(string) string { return "" }
 	}
+	group := cfg.Group
+	cfg.Group = func(name string) string { return valid(group(name)) }
 	t := &Telemetry{
 		cfg:    cfg,
 		tracer: cfg.TracerProvider.Tracer(scope),
@@ -109,6 +112,9 @@ func New(cfg Config) (*Telemetry, error) {
 	_, err := t.meter.RegisterCallback(t.observeLocks, t.m.held, t.m.waiting, t.m.standby, t.m.pending)
 	return t, err
 }
+
+// valid returns text as UTF-8. An exporter refuses a whole batch for one text that is not.
+func valid(text string) string { return strings.ToValidUTF8(text, "\ufffd") }
 
 // Conn returns the Trace for conn.Config.Trace, also of the nodes of a cluster.
 func (t *Telemetry) Conn() *conn.Trace {

@@ -332,3 +332,28 @@ func TestPendingRelease(t *testing.T) {
 		}
 	})
 }
+
+// An exporter refuses a whole batch of spans for one text that is not UTF-8.
+func TestNamesThatAreNotUTF8(t *testing.T) {
+	cut := func(name string) string { return name[:4] }
+	observe(t, lockotel.Config{Group: cut}, func(t *testing.T, o *observed) {
+		lease, err := o.Reentrant("订单\xff").Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := lease.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+		group := attribute.String("lock.group", "订\ufffd")
+		for _, name := range []string{"lock.acquire", "lock.hold", "lock.release"} {
+			span := o.span(t, name, nil)
+			if !has(attribute.String("lock.name", "订单\ufffd"))(span) || !has(group)(span) {
+				t.Errorf("%s has %v", name, span.Attributes)
+			}
+		}
+		if n := o.value(t, "lock.acquire.duration", attribute.String("lock.kind", "reentrant"), group,
+			attribute.String("lock.outcome", "acquired")); n != 1 {
+			t.Errorf("%d acquires, want 1", n)
+		}
+	})
+}

@@ -39,6 +39,7 @@
 package lockprom
 
 import (
+	"strings"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -50,8 +51,8 @@ import (
 // Config configures [Metrics]. The zero Config is ready to use.
 type Config struct {
 	// Group returns the group of a lock by its name, for the label group: "order:8731" may be in the group "order".
-	// There must be few groups, because each makes time series of its own. nil leaves the label empty. Several
-	// goroutines may call Group at once.
+	// There must be few groups, because each makes time series of its own. Bytes that are not UTF-8 are replaced. nil
+	// leaves the label empty. Several goroutines may call Group at once.
 	Group func(name string) string
 
 	// LockBuckets are the boundaries of the histograms of locks, in seconds. nil reaches from 1 ms to an hour.
@@ -94,7 +95,9 @@ func New(cfg Config) *Metrics {
 	if cfg.CommandBuckets == nil {
 		cfg.CommandBuckets = []float64{0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10}
 	}
-	m := &Metrics{group: cfg.Group, pools: make(map[string]func() conn.Stats)}
+	// The client library panics at a label that is not UTF-8.
+	group := func(name string) string { return strings.ToValidUTF8(cfg.Group(name), "\ufffd") }
+	m := &Metrics{group: group, pools: make(map[string]func() conn.Stats)}
 	m.createLocks(cfg.LockBuckets)
 	m.createConnections(cfg.CommandBuckets)
 	return m

@@ -172,3 +172,18 @@ func TestScrapePendingRelease(t *testing.T) {
 		p.want(t, `lockwire_lock_releases_pending{group="",kind="reentrant"} 0`, `lockwire_locks_held{group="",kind="reentrant"} 0`)
 	})
 }
+
+// A group that cuts a name inside a character is no reason to panic in a caller of Unlock.
+func TestGroupCutsACharacter(t *testing.T) {
+	run(t, lockprom.Config{Group: func(name string) string { return name[:4] }}, func(t *testing.T, p *program) {
+		lease, err := p.Reentrant("订单:1").Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.want(t, "lockwire_locks_held{group=\"订\ufffd\",kind=\"reentrant\"} 1")
+		if err := lease.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+		p.want(t, "lockwire_locks_held{group=\"订\ufffd\",kind=\"reentrant\"} 0")
+	})
+}
