@@ -20,6 +20,7 @@ package locktest
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -57,12 +58,17 @@ type Server struct {
 // process is a lock.Client with a pool and a machine of its own.
 type process struct {
 	*conn.Pool
+	target  string
 	machine machine.Machine
 	locks   *lock.Client
 }
 
 // Machine is for lock.New.
 func (p *process) Machine() *machine.Machine { return &p.machine }
+
+// Target is the same for all processes of a Server, as for pools with one address. The target of the Pool is unknown,
+// because the Pool has a function to dial.
+func (p *process) Target() string { return p.target }
 
 // NewServer starts a Server. At the end of the test the Server reports the result of [Server.Leaks] as errors of the test,
 // and closes its Clients and itself.
@@ -95,7 +101,7 @@ func (s *Server) Client(cfg lock.Config) *lock.Client {
 	if err != nil {
 		s.t.Fatalf("locktest: %v", err)
 	}
-	p := &process{Pool: pool}
+	p := &process{Pool: pool, target: fmt.Sprintf("locktest %p", s)}
 	if p.locks, err = lock.New(p, cfg); err != nil {
 		_ = pool.Close()
 		s.t.Fatalf("locktest: %v", err)

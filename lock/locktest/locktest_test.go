@@ -438,3 +438,26 @@ func TestMisuse(t *testing.T) {
 		})
 	}
 }
+
+// Clients of one Server have the same server, as clients with one address do: a lock of two clients counts once in a Multi.
+func TestServerIsOneForItsClients(t *testing.T) {
+	srv, elsewhere := locktest.NewServer(t), locktest.NewServer(t)
+	member := func(srv *locktest.Server) lock.Member { return srv.Client(lock.Config{}).Reentrant("job") }
+	m, err := lock.NewMulti(member(srv), member(elsewhere), member(srv))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease, err := m.TryLock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(lease.Members()); n != 2 {
+		t.Errorf("%d members, want one for each server", n)
+	}
+	if err := lease.Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := lock.NewRedlock(lock.RedlockConfig{}, member(srv), member(elsewhere), member(srv)); !errors.Is(err, lock.ErrInvalid) {
+		t.Errorf("NewRedlock() with a server twice = %v, want ErrInvalid", err)
+	}
+}
