@@ -88,6 +88,7 @@ var mayBeUnsafe = map[string]string{
 var goroutines = map[string]string{
 	"cmd/lockwire/signals.go:catchSignals":                   "signals.stop",
 	"cmd/lockwire/supervise.go:supervisor.run":               "supervisor.run itself, before it returns",
+	"cmd/lockwire/terminal_unix.go:terminal.passStops":       "terminal.close",
 	"cluster/batch.go:batch.send":                            "batch.send itself, before it returns: one for each node but the first",
 	"cluster/cluster.go:Open":                                "Cluster.Close: refreshLoop",
 	"cluster/cluster.go:Cluster.retireLocked":                "Cluster.Close: the end of a retired node",
