@@ -149,12 +149,12 @@ func TestDowngradeGivenUpBehindARenewal(t *testing.T) {
 // The lease ends during an Extend or a Check without an answer. Both tell the end, by which their callers know that another call is in vain.
 func TestExtendAndCheckTellTheEnd(t *testing.T) {
 	for what, test := range map[string]struct {
-		end  func(c *lock.Client, l *lock.Lease)
+		end  func(w *world, c *lock.Client, l *lock.Lease)
 		want error
 	}{
-		"expired":  {func(*lock.Client, *lock.Lease) { time.Sleep(2 * time.Second) }, lock.ErrLost},
-		"closed":   {func(c *lock.Client, _ *lock.Lease) { _ = c.Close() }, lock.ErrLost},
-		"released": {func(_ *lock.Client, l *lock.Lease) { _ = l.Unlock(context.Background()) }, lock.ErrReleased},
+		"expired":  {func(w *world, _ *lock.Client, _ *lock.Lease) { w.sleep(2 * time.Second) }, lock.ErrLost},
+		"closed":   {func(_ *world, c *lock.Client, _ *lock.Lease) { _ = c.Close() }, lock.ErrLost},
+		"released": {func(_ *world, _ *lock.Client, l *lock.Lease) { _ = l.Unlock(context.Background()) }, lock.ErrReleased},
 	} {
 		t.Run(what, func(t *testing.T) {
 			inVirtualTime(t, func(t *testing.T, w *world) {
@@ -164,8 +164,8 @@ func TestExtendAndCheckTellTheEnd(t *testing.T) {
 				extended, checked := make(chan error, 1), make(chan error, 1)
 				go func() { extended <- lease.Extend(t.Context(), time.Minute) }()
 				go func() { checked <- lease.Check(t.Context()) }()
-				time.Sleep(time.Millisecond)
-				test.end(c, lease)
+				w.sleep(time.Millisecond)
+				test.end(w, c, lease)
 				wantErr(t, "Check", <-checked, test.want)
 				wantErr(t, "Extend", <-extended, test.want)
 				_ = lease.Unlock(t.Context())
