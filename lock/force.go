@@ -59,6 +59,7 @@ func (h *Handle) forced(ctx context.Context, v resp.Value, err error, holds []*L
 	}
 	if forced {
 		h.loseForced(holds)
+		c.watchdog.Forced(map[string]bool{t.Name: true}) // holds granted or handed over behind the look for holds, and before the script
 	}
 	// Last, since it may take long; and of a free lock too, which an earlier call without an answer may have freed.
 	c.announceForced(ctx, t.Name, t.kind.Name)

@@ -198,3 +198,25 @@ func TestForcedIsToldThoughTheForcingClientIsClosed(t *testing.T) {
 		}
 	}
 }
+
+// A lock is handed over behind the look for holds of a ForceUnlock, and before its script. The next holder is told at once.
+func TestForceUnlockBehindAHandOver(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.client(lock.Config{})
+		w.srv.Latency(2 * time.Millisecond)
+		first := mustLock(t, c, "job", lock.For(time.Minute))
+		next := make(chan *lock.Lease, 1)
+		go func() { next <- mustLock(t, c, "job", lock.For(time.Minute)) }()
+		w.sleep(10 * time.Millisecond)
+		go func() { _ = first.Unlock(t.Context()) }()
+		w.sleep(time.Millisecond) // the hand-over is on its way
+		if forced, err := c.Reentrant("job").ForceUnlock(t.Context()); !forced || err != nil {
+			t.Fatalf("ForceUnlock() = %v, %v", forced, err)
+		}
+		lease := <-next
+		w.sleep(10 * time.Millisecond)
+		lostBecause(t, lease.Err(), lock.Forced)
+		wantErr(t, "Unlock", lease.Unlock(t.Context()), lock.ErrNotHeld)
+		w.free()
+	})
+}

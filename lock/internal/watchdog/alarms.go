@@ -64,13 +64,17 @@ func (w *Watchdog[L]) takeForced(ev pubsub.Event, news <-chan pubsub.Event) {
 			}
 		}
 	}
-	if len(forced) == 0 {
-		return
+	if len(forced) > 0 {
+		w.Forced(forced)
 	}
+}
+
+// Forced renews or checks at once the leases on locks of the given names, which have been forced.
+func (w *Watchdog[L]) Forced(names map[string]bool) {
 	w.mu.Lock()
 	w.alarmed = time.Now() // after all events and before the search, so a lease added meanwhile is not missed
 	w.mu.Unlock()
-	w.renewFirst(w.cfg.Named(forced))
+	w.renewFirst(w.cfg.Named(names))
 }
 
 // renewFirst renews or checks leases at once, before others, because their locks may have been forced.
