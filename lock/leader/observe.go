@@ -60,7 +60,7 @@ func Observe(ctx context.Context, locks *lock.Client, name string) (Leader, erro
 
 // Watch yields the present leader, and the leader after each change, until ctx ends or the caller breaks the loop. Watch
 // asks the server once in every, 0 for a second, and misses changes in between. Watch yields the error of a failed question
-// and continues.
+// and continues; the next answer comes then in any case.
 func Watch(ctx context.Context, locks *lock.Client, name string, every time.Duration) iter.Seq2[Leader, error] {
 	if every <= 0 {
 		every = time.Second
@@ -69,20 +69,20 @@ func Watch(ctx context.Context, locks *lock.Client, name string, every time.Dura
 		tick := time.NewTicker(every)
 		defer tick.Stop()
 		var last Leader
-		for first := true; ; {
+		for known := false; ; {
 			now, err := Observe(ctx, locks, name)
 			switch {
 			case ctx.Err() != nil:
 				return
 			case err != nil:
-				if !yield(Leader{}, err) {
+				if known = false; !yield(Leader{}, err) {
 					return
 				}
-			case first || now.Owner != last.Owner || now.Address != last.Address || !now.Since.Equal(last.Since):
+			case !known || now.Owner != last.Owner || now.Address != last.Address || !now.Since.Equal(last.Since):
 				if !yield(now, nil) {
 					return
 				}
-				first, last = false, now
+				known, last = true, now
 			}
 			select {
 			case <-tick.C:

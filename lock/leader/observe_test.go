@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/lock/leader"
 )
 
@@ -85,5 +86,35 @@ func TestWatch(t *testing.T) {
 		for range leader.Watch(t.Context(), w.client(), "job", time.Hour) {
 			break
 		}
+	})
+}
+
+// Whoever takes an error for no leader learns then that there is one.
+func TestWatchAfterAnError(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		stop := w.candidate(w.client(), leader.Config{Address: "a:1"}, w.work("a:1", 0))
+		time.Sleep(10 * time.Second)
+		var seen []string
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		for now, err := range leader.Watch(ctx, w.client(), "job", 0) {
+			if seen = append(seen, now.Address); len(seen) == 3 {
+				break
+			}
+			if (err != nil) != (len(seen) == 2) {
+				t.Errorf("answer %d: %v", len(seen), err)
+			}
+			failing := len(seen) == 1
+			w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+				if cmd.Name == "HMGET" && failing {
+					return fakeredis.Reply("-ERR no\r\n")
+				}
+				return fakeredis.Run()
+			})
+		}
+		if want := []string{"a:1", "", "a:1"}; !slices.Equal(seen, want) {
+			t.Errorf("Watch() yielded %q, want %q", seen, want)
+		}
+		_ = stop()
 	})
 }
