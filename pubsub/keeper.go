@@ -214,10 +214,13 @@ type timing struct{ now, next time.Time }
 
 // due reports whether the time at has come. If not, it makes the next look come at that time at the latest.
 func (t *timing) due(at time.Time) bool {
+	if !at.After(t.now) {
+		return true
+	}
 	if at.Before(t.next) {
 		t.next = at
 	}
-	return !at.After(t.now)
+	return false
 }
 
 // next returns the commands to write now, or else the time to wait for the next deadline. An error
@@ -267,6 +270,7 @@ func (p *part) idleLocked(t *timing) bool {
 func (p *part) missingPongLocked(t *timing) error {
 	if p.subscriber.router != nil && t.due(p.reportedAt.Add(silentPeriod)) {
 		p.reportedAt = t.now
+		t.due(t.now.Add(silentPeriod)) // look again then
 		p.subscriber.router.Refused(p.server, errSilent)
 	}
 	limit := p.subscriber.cfg.Timeout
