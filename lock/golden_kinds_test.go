@@ -22,7 +22,7 @@ var goldenFiles = map[string]goldenFile{
 	"pexsem.txt":       {},
 	"latch.txt":        {},
 	"fenced.txt":       {cfg: lock.Config{PlainTokens: true}, differs: fencedDifferences},
-	"readwrite.txt":    {differs: readWriteDifferences},
+	"readwrite.txt":    {stands: "24", differs: readWriteDifferences},
 	"watchdog-rw.txt":  {virtual: true, differs: watchdogReadWriteDifferences},
 	"fair.txt":         {inLine: true, differs: fairDifferences},
 	"nonreentrant.txt": {differs: nonReentrantDifferences},
@@ -87,6 +87,7 @@ type goldenFile struct {
 	cfg     lock.Config // but for the lease, which the file names
 	inLine  bool        // calls wait all at once, since the server keeps their order
 	virtual bool        // in virtual time alone
+	stands  string      // number of a call that stands in line before the next step: whether it does changes what that publishes
 	// The messages of a step come in any order, since several locks are released at once.
 	anyOrder bool
 	differs  []difference // where we differ from Redisson on purpose

@@ -113,6 +113,7 @@ type replay struct {
 	later    []goldenStep             // calls that would wait behind one that waits
 	slow     bool                     // requests may come to nothing for lack of CPU, which leaves latches for a while
 	inLine   bool                     // calls wait all at once, since the server keeps their order
+	stands   string                   // number of a call that stands in line before the next step
 	anyOrder bool                     // of the messages of a step
 	settle   func(done func() bool)   // waits for what the step has set going
 	pause    func(time.Duration)
@@ -133,7 +134,8 @@ func (r *replay) run(steps []goldenStep) {
 		r.settle(func() bool {
 			keys = r.dump()
 			heard = append(heard, r.heard()...)
-			return matches(keys, step.keys) && len(heard) >= len(step.messages)
+			stands := step.number == "" || step.number != r.stands || r.someoneStands()
+			return stands && matches(keys, step.keys) && len(heard) >= len(step.messages)
 		})
 		if !matches(keys, step.keys) {
 			r.t.Errorf("line %d, %v: the server has\n\t%q\nRedisson leaves\n\t%q", step.line, step.call, keys, step.keys)
@@ -243,16 +245,26 @@ func (r *replay) dump() []string {
 }
 
 // settled reports whether nobody has still to leave a line: while no call waits, only clients that know of no line may have a place.
-func (r *replay) settled(line string) bool {
-	if len(r.running) > 0 {
-		return true
-	}
+func (r *replay) settled(line string) bool { return len(r.running) > 0 || r.visitorsOnly(line) }
+
+func (r *replay) visitorsOnly(line string) bool {
 	for place := range r.do("ZRANGE", line, "0", "-1").All() {
 		if text, _ := place.Text(); strings.TrimPrefix(text, "!") != "*" {
 			return false
 		}
 	}
 	return true
+}
+
+// someoneStands reports whether a client has a place in a line, and listens for its turn.
+func (r *replay) someoneStands() bool {
+	for line := range r.do("KEYS", "lockwire_line:*").All() {
+		name, _ := line.Text()
+		if !r.visitorsOnly(name) {
+			return r.do("PUBSUB", "CHANNELS", "redisson*}:*").Len() > 0
+		}
+	}
+	return false
 }
 
 func (r *replay) parts(kind, name string, now int64) (parts []string) {
@@ -400,7 +412,7 @@ func TestGoldenInVirtualTime(t *testing.T) {
 			cfg.Lease = lease
 			inVirtualTime(t, func(t *testing.T, w *world) {
 				r := newReplay(t, cfg, func() *conn.Pool { return w.pool(conn.Config{}) })
-				r.inLine, r.anyOrder = file.inLine, file.anyOrder
+				r.inLine, r.anyOrder, r.stands = file.inLine, file.anyOrder, file.stands
 				r.pause = time.Sleep
 				r.settle = func(done func() bool) {
 					time.Sleep(250 * time.Millisecond)

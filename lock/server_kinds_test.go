@@ -557,7 +557,7 @@ func replayOnServers(t *testing.T, name string, file goldenFile) {
 			}
 			return pool
 		})
-		r.inLine, r.anyOrder, r.slow = file.inLine, file.anyOrder, true
+		r.inLine, r.anyOrder, r.stands, r.slow = file.inLine, file.anyOrder, file.stands, true
 		r.settle = func(done func() bool) {
 			timeout := time.After(patience)
 			for !done() {
