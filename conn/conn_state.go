@@ -47,7 +47,7 @@ func (s *connState) note(r rule, err error) {
 		s.watching, s.queueing = false, false
 	case r == ends && errors.Is(err, resp.ErrGeneral) && strings.HasSuffix(err.Error(), " without MULTI"): // none was open
 		s.queueing = false
-	case r == unwatches && !unanswered && !s.queueing:
+	case r == unwatches && err == nil && !s.queueing:
 		s.watching = false
 	case r == resets && err == nil:
 		s.watching, s.queueing, s.changed = false, false, true

@@ -274,6 +274,15 @@ func returns(t *testing.T) map[string]returned {
 			}
 			return nil
 		}, false},
+		"still watching": {func(c *conn.Conn) error { // WATCH is still open
+			if err := do("WATCH key")(c); err != nil {
+				return err
+			}
+			if _, err := c.Do(context.Background(), "UNWATCH", "refused"); !errors.Is(err, resp.ErrNoPerm) {
+				t.Errorf("UNWATCH = %v, want it refused", err)
+			}
+			return nil
+		}, false},
 		"late": {func(c *conn.Conn) error { // a call still in progress
 			go c.Do(context.Background(), "GET", "late")
 			synctest.Wait()
