@@ -79,10 +79,10 @@ func (w *waiter) wait(ctx context.Context) (lease *Lease, err error) {
 func (w *waiter) awaitFront(ctx context.Context) (done bool, err error) {
 	var again <-chan time.Time
 	switch {
+	case w.unsure, w.state != nil && w.why.failure != nil: // w may have already what the waiters in front wait for
+		again = time.After(w.client.pace.PollMin)
 	case w.behindSetup:
 		again = time.After(0)
-	case w.state != nil && w.why.failure != nil: // an Owner may hold the lock already while the waiters in front wait
-		again = time.After(w.client.pace.PollMin)
 	}
 	for !w.front.Load() {
 		select {
@@ -107,7 +107,7 @@ func (w *waiter) lookInLine(ctx context.Context) (done bool, again <-chan time.T
 	c := w.client
 	whileOpen, cancel := c.untilClose(ctx)
 	defer cancel()
-	if w.behindSetup { // without permits the waiter in front waits for the setup, but w, which does not, fails
+	if w.behindSetup && !w.unsure { // without permits the waiter in front waits for the setup, but w, which does not, fails
 		info, err := w.target.info(whileOpen, c.scripts)
 		if err == nil && !info.Permits.Set {
 			return true, nil, c.about(w.target.Name, ErrNotSet)
@@ -118,6 +118,8 @@ func (w *waiter) lookInLine(ctx context.Context) (done bool, again <-chan time.T
 	switch {
 	case granted, err != nil && !temporary(err):
 		return true, nil, err
+	case w.unsure: // an earlier request may still arrive
+		again = time.After(c.pace.PollMax)
 	case err == nil:
 		w.expiredSince = time.Time{}
 	case w.state == nil:
