@@ -164,7 +164,7 @@ func (b *batch) route() error {
 func (b *batch) slots() ([]int, error) {
 	slots := make([]int, len(b.cmds))
 	for i := range b.cmds {
-		slot, err := routeOf(&b.cmds[i])
+		slot, err := routeOf(&b.cmds[i], i+1)
 		if err != nil {
 			return nil, err
 		}

@@ -91,6 +91,35 @@ func TestBatchRefused(t *testing.T) {
 	})
 }
 
+// The error of a Queue names the refused command and its number, as with a Pool.
+func TestQueueNamesTheRefusedCommand(t *testing.T) {
+	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		for _, tt := range []struct {
+			cmd  []any
+			tx   bool
+			want string
+		}{
+			{[]any{"KEYS", "*"}, false, "KEYS"}, {[]any{"SET", keyA, nil}, false, "SET"}, {[]any{"BLPOP", keyA, 0}, false, "BLPOP"},
+			{[]any{"ASKING"}, false, "ASKING"}, {[]any{"GET", keyB}, true, "GET"}, {[]any{"WATCH", keyA}, true, "WATCH"},
+			{[]any{"SET", keyA, nil}, true, "SET"},
+		} {
+			var q conn.Queue
+			conn.Add[string](&q, "GET", keyA)
+			conn.Add[string](&q, tt.cmd...)
+			conn.Add[string](&q, "GET", keyA)
+			run := func() error { return q.Run(t.Context(), c) }
+			if tt.tx {
+				run = func() error { return q.RunTx(t.Context(), c) }
+			}
+			err, want := run(), "command 2 of 3, "+tt.want+": "
+			if !errors.Is(err, conn.ErrRefused) || !conn.SafeToRetry(err) || strings.Count(err.Error(), want) != 1 {
+				t.Errorf("%q: %v, want %q in it", tt.cmd, err, want)
+			}
+		}
+		f.wantCounts("GET", 0, 0, 0)
+	})
+}
+
 // B32: ASK for 3 of 10.
 func TestAskInBatch(t *testing.T) {
 	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {

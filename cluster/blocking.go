@@ -18,7 +18,7 @@ const minBlocked = time.Second
 // that is longer than Config.Node.Retry.Budget, the limits on repetitions and redirections begin anew, too.
 func (c *Cluster) Block(ctx context.Context, args ...any) (v resp.Value, err error) {
 	cmd := resp.Cmd(args...)
-	slot, err := routeOf(&cmd)
+	slot, err := routeOf(&cmd, 0)
 	if err != nil {
 		return resp.Value{}, err
 	}

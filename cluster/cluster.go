@@ -82,7 +82,7 @@ func (c *Cluster) Do(ctx context.Context, args ...any) (resp.Value, error) {
 // Send sends one command and returns its reply, as Do does. A routing key in cmd takes precedence
 // over the first key. Send allocates only the reply; Do makes one more allocation.
 func (c *Cluster) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
-	slot, err := routeOf(&cmd)
+	slot, err := routeOf(&cmd, 0)
 	if err != nil {
 		return resp.Value{}, err
 	}
@@ -140,7 +140,7 @@ func (c *Cluster) Tx(ctx context.Context, cmds []resp.Command) (_ []resp.Value, 
 func routeAll(cmds []resp.Command, inOne bool) (int, error) {
 	slot := anySlot
 	for i := range cmds {
-		s, err := routeOf(&cmds[i])
+		s, err := routeOf(&cmds[i], i+1)
 		switch {
 		case err != nil:
 			return 0, err
@@ -148,7 +148,7 @@ func routeAll(cmds []resp.Command, inOne bool) (int, error) {
 			slot = s
 		case inOne && s != anySlot && s != slot:
 			err := fmt.Errorf("cluster: the keys of a transaction must be in one slot, and these are in slots %d and %d", slot, s)
-			return 0, refused(commandName(&cmds[i]), err)
+			return 0, refused(commandName(&cmds[i]), i+1, err)
 		}
 	}
 	return slot, nil

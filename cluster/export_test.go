@@ -40,7 +40,7 @@ func (t Topology) Owner(slot int) string {
 var ReadNodes = readNodes
 
 // RouteOf returns the slot of a command, or -1 for a command that any node may serve.
-func RouteOf(cmd resp.Command) (int, error) { return routeOf(&cmd) }
+func RouteOf(cmd resp.Command) (int, error) { return routeOf(&cmd, 0) }
 
 // IsRead reports whether Replicas sends a command to replicas.
 func IsRead(cmd resp.Command) bool { return isRead(&cmd) }

@@ -33,7 +33,7 @@ func (c *Cluster) MGet(ctx context.Context, keys []string) ([]resp.Value, error)
 func (c *Cluster) MSet(ctx context.Context, pairs []string) error {
 	m := multiKey{c: c, name: "MSET", words: pairs, per: 2}
 	if len(pairs)%2 != 0 {
-		return refused(m.name, errors.New("cluster: a key without a value"))
+		return refused(m.name, 0, errors.New("cluster: a key without a value"))
 	}
 	_, err := m.run(ctx)
 	return err

@@ -52,7 +52,7 @@ func (r Replicas) Send(ctx context.Context, cmd resp.Command) (resp.Value, error
 	if !isRead(&cmd) {
 		return r.c.Send(ctx, cmd)
 	}
-	slot, err := routeOf(&cmd)
+	slot, err := routeOf(&cmd, 0)
 	if err != nil {
 		return resp.Value{}, err
 	}

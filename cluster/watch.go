@@ -24,7 +24,7 @@ const abortSteps = 3
 // returns.
 func (c *Cluster) Watch(ctx context.Context, keys []string, fn func(*conn.Conn) ([]resp.Command, error)) (values []resp.Value, err error) {
 	if len(keys) == 0 {
-		return nil, refused("WATCH", errNoKeys)
+		return nil, refused("WATCH", 0, errNoKeys)
 	}
 	slot := Slot(keys[0])
 	k := call{c: c, ctx: ctx, name: "WATCH"}

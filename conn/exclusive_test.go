@@ -214,22 +214,15 @@ func doBatch(lines ...string) func(c *conn.Conn) error {
 	}
 }
 
-// TestWithAfterTheLent: the lent connection ends while a caller without attempts left waits for it. The caller gets a
-// new connection.
-func TestWithAfterTheLent(t *testing.T) {
-	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
-		p := openPool(t, conn.Config{Dial: srv.Dial})
-		defer p.Close()
-		go p.With(t.Context(), func(c *conn.Conn) error {
-			time.Sleep(time.Hour)
-			srv.Refuse(false)
-			return c.Close()
-		})
-		synctest.Wait()
-		srv.Refuse(true)
-		hold(t, p, 0)
-		counts(t, p, 16)
-	})
+// denied sends first, and a command that the server refuses.
+func denied(t *testing.T, first, refused string) func(c *conn.Conn) error {
+	return func(c *conn.Conn) error {
+		err := do(first)(c)
+		if _, denial := c.Do(context.Background(), refused, "refused"); !errors.Is(denial, resp.ErrNoPerm) {
+			t.Errorf("%s = %v, want it refused", refused, denial)
+		}
+		return err
+	}
 }
 
 // returned is a borrower's use of a connection, and whether the Pool lends the connection again.
@@ -259,30 +252,14 @@ func returns(t *testing.T) map[string]returned {
 			_, err := c.Tx(context.Background(), []resp.Command{resp.Cmd("GET", "key")})
 			return err
 		}, true},
-		"batch":         {doBatch("WATCH key", "GET key"), false},
-		"batch MULTI":   {doBatch("MULTI", "GET key", "EXEC", "MULTI"), false},
-		"batch WATCH":   {doBatch("MULTI", "GET key", "EXEC", "WATCH key"), false},
-		"batch again":   {doBatch("UNWATCH", "WATCH key"), false},
-		"batch EXEC":    {doBatch("WATCH key", "MULTI", "GET key", "EXEC"), true},
-		"batch DISCARD": {doBatch("DISCARD", "MULTI", "DISCARD"), true},
-		"refused": {func(c *conn.Conn) error { // MULTI is still open
-			if err := do("MULTI")(c); err != nil {
-				return err
-			}
-			if _, err := c.Do(context.Background(), "DISCARD", "refused"); !errors.Is(err, resp.ErrNoPerm) {
-				t.Errorf("DISCARD = %v, want it refused", err)
-			}
-			return nil
-		}, false},
-		"still watching": {func(c *conn.Conn) error { // WATCH is still open
-			if err := do("WATCH key")(c); err != nil {
-				return err
-			}
-			if _, err := c.Do(context.Background(), "UNWATCH", "refused"); !errors.Is(err, resp.ErrNoPerm) {
-				t.Errorf("UNWATCH = %v, want it refused", err)
-			}
-			return nil
-		}, false},
+		"batch":          {doBatch("WATCH key", "GET key"), false},
+		"batch MULTI":    {doBatch("MULTI", "GET key", "EXEC", "MULTI"), false},
+		"batch WATCH":    {doBatch("MULTI", "GET key", "EXEC", "WATCH key"), false},
+		"batch again":    {doBatch("UNWATCH", "WATCH key"), false},
+		"batch EXEC":     {doBatch("WATCH key", "MULTI", "GET key", "EXEC"), true},
+		"batch DISCARD":  {doBatch("DISCARD", "MULTI", "DISCARD"), true},
+		"still queueing": {denied(t, "MULTI", "DISCARD"), false},
+		"still watching": {denied(t, "WATCH key", "UNWATCH"), false},
 		"late": {func(c *conn.Conn) error { // a call still in progress
 			go c.Do(context.Background(), "GET", "late")
 			synctest.Wait()

@@ -152,3 +152,21 @@ func TestMaxConnsClosedByBoth(t *testing.T) {
 		}
 	})
 }
+
+// TestWithAfterTheLent: the lent connection ends while a caller without attempts left waits for it. The caller gets a
+// new connection.
+func TestWithAfterTheLent(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		p := openPool(t, conn.Config{Dial: srv.Dial})
+		defer p.Close()
+		go p.With(t.Context(), func(c *conn.Conn) error {
+			time.Sleep(time.Hour)
+			srv.Refuse(false)
+			return c.Close()
+		})
+		synctest.Wait()
+		srv.Refuse(true)
+		hold(t, p, 0)
+		counts(t, p, 16)
+	})
+}

@@ -100,8 +100,9 @@ func (q *Queue) run(ctx context.Context, send func(context.Context, []resp.Comma
 	cmds, outcomes := q.cmds, q.outcomes
 	*q = Queue{}
 	values, err := send(ctx, cmds)
-	if r, ok := errors.AsType[refused](err); ok && 0 < r.number && r.number <= len(cmds) {
-		err = fmt.Errorf("conn: command %d of %d, %s: %w", r.number, len(cmds), outcomes[r.number-1].nameOf(cmds[r.number-1]), err)
+	if r, ok := errors.AsType[numbered](err); ok && 0 < r.Number() && r.Number() <= len(cmds) {
+		i := r.Number() - 1
+		err = fmt.Errorf("conn: command %d of %d, %s: %w", i+1, len(cmds), outcomes[i].nameOf(cmds[i]), err)
 	}
 	for i, o := range outcomes {
 		o.value, o.err = Outcome(values, err, i)

@@ -89,6 +89,13 @@ type refused struct {
 
 func (e refused) Is(target error) bool { return target == ErrRefused }
 func (e refused) Unwrap() error        { return e.error }
+func (e refused) Number() int          { return e.number }
+
+// numbered is the reason why this program refused a command of a batch. Package cluster has such errors, too.
+type numbered interface {
+	error
+	Number() int // of the command, from 1; 0 outside of a batch
+}
 
 // CheckBatch returns the error with which SendBatch of a Pool would refuse cmds, or nil. Callers that split a batch
 // among several pools use CheckBatch to send either all commands or none.
