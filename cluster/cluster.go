@@ -53,6 +53,7 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
+	cfg.Node.OnPush = inTurn(cfg.Node.OnPush)
 	c := &Cluster{
 		cfg:         cfg,
 		wake:        make(chan struct{}, 1),

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lockwire/lockwire/conn"
+	"github.com/lockwire/lockwire/resp"
 )
 
 // Config configures a Cluster. Open copies the Config, so later changes have no effect. Do not
@@ -104,6 +105,19 @@ func (cfg Config) node(announced, addr string) conn.Config {
 		n.TLS.ServerName = host
 	}
 	return n
+}
+
+// inTurn returns an OnPush for several pools, which calls fn once at a time.
+func inTurn(fn func(resp.Value)) func(resp.Value) {
+	if fn == nil {
+		return nil
+	}
+	calling := make(chan struct{}, 1) // holds a token while fn is called
+	return func(v resp.Value) {
+		calling <- struct{}{}
+		defer func() { <-calling }()
+		fn(v)
+	}
 }
 
 // seed is node for a connection for a single question.

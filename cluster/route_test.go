@@ -248,6 +248,31 @@ func TestPushBetweenReplies(t *testing.T) {
 	})
 }
 
+// The pushes of two nodes come one after the other.
+func TestPushesOfTwoNodes(t *testing.T) {
+	calls, inside := 0, false
+	cfg := cluster.Config{Node: conn.Config{OnPush: func(resp.Value) {
+		if inside {
+			t.Error("two calls of OnPush at once")
+		}
+		calls, inside = calls+1, true
+		time.Sleep(time.Second)
+		inside = false
+	}}}
+	synctestRESP3(t, cfg, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		for _, addr := range []string{nodeA, nodeB} {
+			f.answer(addr, "GET", ">1\r\n+push\r\n+value", 0)
+		}
+		wantText(t, c, "value", "GET", keyA)
+		wantText(t, c, "value", "GET", keyB)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if calls != 2 {
+			t.Errorf("%d calls of OnPush, want 2", calls)
+		}
+	})
+}
+
 // synctestRESP3 is bubble in RESP3 only.
 func synctestRESP3(t *testing.T, cfg cluster.Config, fn func(t *testing.T, f *fakes, c *cluster.Cluster)) {
 	t.Helper()
