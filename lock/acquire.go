@@ -30,7 +30,7 @@ func (r *request) mustWait() (before watchMark, must bool) {
 	defer c.table.mu.Unlock()
 	line, holders := c.table.entries[r.target.awaitedAs()], c.table.entries[r.target.heldAs()]
 	switch {
-	case r.state != nil && (holders.heldBy(r.state) || k.twin != nil && c.table.entries[entryKey{k.twin, r.target.Name}].heldBy(r.state)):
+	case r.heldByOwnerLocked():
 		return watchMark{}, false
 	case holders != nil && len(holders.leases) > 0 && r.target.exclusive():
 		r.why.refuse()
@@ -42,6 +42,12 @@ func (r *request) mustWait() (before watchMark, must bool) {
 		return c.table.markLocked(r.target.awaitedAs()), false
 	}
 	return watchMark{}, true
+}
+
+// heldByOwnerLocked reports whether r's Owner has the lock, or its other half. The caller has table.mu.
+func (r *request) heldByOwnerLocked() bool {
+	entries, twin := r.client.table.entries, r.target.kind.twin
+	return r.state != nil && (entries[r.target.heldAs()].heldBy(r.state) || twin != nil && entries[entryKey{twin, r.target.Name}].heldBy(r.state))
 }
 
 // attempt runs the acquire script once, and again if the request arrived too late to run. It reports whether the server

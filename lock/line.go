@@ -210,7 +210,7 @@ func (r *request) enterQueue() bool {
 	}
 	c.waiters.Add(1)
 	r.shared = make(chan struct{}, 1)
-	r.state.queued = append(r.state.queued, queuedCall{key: r.target.awaitedAs(), shared: r.shared})
+	r.state.waiting = append(r.state.waiting, waitingCall{target: r.target, shared: r.shared})
 	return true
 }
 
@@ -220,7 +220,7 @@ func (r *request) leaveQueue() {
 	c := r.client
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
-	r.state.queued = slices.DeleteFunc(r.state.queued, func(q queuedCall) bool {
+	r.state.waiting = slices.DeleteFunc(r.state.waiting, func(q waitingCall) bool {
 		r.asked = r.asked || q.shared == r.shared && q.asked
 		return q.shared == r.shared
 	})

@@ -39,12 +39,12 @@ type ownerState struct {
 	dropAt  int                   // records of locks before those without holds are dropped
 	periods int64                 // given out so far
 
-	queued []queuedCall // guarded by table.mu
+	waiting []waitingCall // guarded by table.mu
 }
 
-// queuedCall is a call that waits in the queue of a lock on the server. All waiting calls of an Owner share one place there.
-type queuedCall struct {
-	key    entryKey
+// waitingCall is a call of an Owner that waits for a lock. All calls of an Owner that wait in the queue on the server share one place there.
+type waitingCall struct {
+	target *target
 	shared chan struct{} // buffered, 1: signalled when the owner has acquired the lock by another call
 	asked  bool          // another call's request may have kept the place for this call, which then has to leave it
 }

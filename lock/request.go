@@ -232,8 +232,8 @@ func (a *acquire) inQueue() (queued bool) {
 	}
 	a.client.table.mu.Lock()
 	defer a.client.table.mu.Unlock()
-	for i := range a.state.queued {
-		if q := &a.state.queued[i]; q.key == a.target.awaitedAs() {
+	for i := range a.state.waiting {
+		if q := &a.state.waiting[i]; q.target.awaitedAs() == a.target.awaitedAs() {
 			q.asked, queued = true, true
 		}
 	}
@@ -319,8 +319,8 @@ type handedOver struct {
 	lastMoment int64  // of the hand-over; see acquire
 }
 
-// shareGrant signals the waiters able to share the lock just acquired by r: all waiters of a kind for everybody, and waiters
-// of the same owner for other kinds.
+// shareGrant signals the waiters able to share the lock just acquired by r: all waiters of a kind for everybody, and those of the same
+// Owner, which may wait for the lock as another kind, or for its other half.
 func (r *request) shareGrant() {
 	c := r.client
 	all := r.target.kind.afterGrant == wakeAll
@@ -329,19 +329,16 @@ func (r *request) shareGrant() {
 	}
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
-	key := r.target.awaitedAs()
-	if e := c.table.entries[key]; e != nil {
+	if e := c.table.entries[r.target.awaitedAs()]; e != nil && all {
 		for place := e.waiters.Front(); place != nil; place = place.Next() {
-			if w := place.Value.(*waiter); all || w.state == r.state {
-				netfail.Signal(w.shared)
-			}
+			netfail.Signal(place.Value.(*waiter).shared)
 		}
 	}
 	if r.state == nil {
 		return
 	}
-	for _, q := range r.state.queued {
-		if q.key == key && q.shared != r.shared {
+	for _, q := range r.state.waiting {
+		if q.shared != r.shared && r.target.sameLock(q.target) {
 			netfail.Signal(q.shared)
 		}
 	}

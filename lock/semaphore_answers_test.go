@@ -12,7 +12,9 @@ import (
 // A caller whose answer was lost may have the permit for which those wait that stand in front of it.
 func TestSemaphoreUnansweredBehindOthers(t *testing.T) {
 	for name, opts := range map[string][]lock.Option{"alike": nil, "for the setup, too": {lock.WaitForSetup()}} {
-		t.Run(name, func(t *testing.T) { inVirtualTime(t, func(t *testing.T, w *world) { unansweredBehindOthers(t, w, opts) }) })
+		t.Run(name, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) { unansweredBehindOthers(t, w, opts) })
+		})
 	}
 }
 

@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/lockwire/lockwire/internal/netfail"
@@ -57,6 +58,12 @@ func (w *waiter) join() {
 		e.setups++
 	}
 	w.behindSetup = !w.setup && e.setups > 0
+	if w.state != nil {
+		w.state.waiting = append(w.state.waiting, waitingCall{target: w.target, shared: w.shared})
+	}
+	if w.heldByOwnerLocked() { // since the attempt
+		netfail.Signal(w.shared)
+	}
 	if w.inLine = e.waiters.PushBack(w); e.waiters.Len() == 1 {
 		e.failure = w.why.failure
 		w.front.Store(true)
@@ -192,6 +199,9 @@ func (w *waiter) leave() {
 	c.table.mu.Lock()
 	if w.setup {
 		e.setups--
+	}
+	if w.state != nil {
+		w.state.waiting = slices.DeleteFunc(w.state.waiting, func(q waitingCall) bool { return q.shared == w.shared })
 	}
 	wasFirst := e.firstLocked() == w
 	e.waiters.Remove(w.inLine)
