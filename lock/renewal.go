@@ -107,7 +107,7 @@ func (l *Lease) endRenewal(failure error) {
 	defer l.mu.Unlock()
 	if failure != nil {
 		l.failure = failure
-		if remote.Uncertain(failure) { // the server may have extended the lease
+		if remote.Uncertain(failure) || errors.Is(failure, ErrNotReplicated) { // the server may have extended the lease
 			l.extendedTo = l.extendedToLocked()
 		}
 	}
