@@ -59,4 +59,3 @@ func TestReleaseBehindUnacknowledgedRenewals(t *testing.T) {
 		})
 	}
 }
-
