@@ -169,6 +169,8 @@ func TestClassify(t *testing.T) {
 		{resp.Error("ERR Error running script (call to f_a): @user_script:1: @user_script: 1: -READONLY x"), true, netfail.Redial},
 		{resp.Error("ERR Error running script (call to f_a): @user_script:1: @user_script: 1: -LOADING x"), true, netfail.Final},
 		{resp.Error("NOAUTH x"), true, netfail.Redial},
+		{resp.Error("EXECABORT Transaction discarded because of: READONLY x"), true, netfail.Redial},
+		{resp.Error("EXECABORT Transaction discarded because of previous errors."), true, netfail.Final},
 		{dialled(resp.Error("NOAUTH x")), false, netfail.Final},
 		{resp.Error("LOADING"), true, netfail.Again},
 		{resp.Error("LOADINGS x"), true, netfail.Final},

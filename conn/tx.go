@@ -108,6 +108,10 @@ func txReplies(addr string, cmds []resp.Command, replies []resp.Value) ([]resp.V
 				return nil, fmt.Errorf("conn: transaction discarded: %s: %w (%w)", netfail.Op(cmds[i].Name()), refused, err)
 			}
 		}
+		text, _ := err.(resp.Error)
+		if reason, ok := netfail.Discarded(text); ok {
+			return nil, fmt.Errorf("conn: transaction discarded: %w (%w)", reason, resp.ErrExecAbort)
+		}
 		return nil, err
 	}
 	switch {

@@ -134,6 +134,8 @@ func TestTxNotReady(t *testing.T) {
 		p.expect(whole...)
 		p.reply("+OK|", "+QUEUED|", "+QUEUED|", "-TRYAGAIN x|")
 		p.expect(whole...)
+		p.reply("+OK|", "+QUEUED|", "+QUEUED|", "-EXECABORT Transaction discarded because of: NOREPLICAS x|")
+		p.expect(whole...)
 		p.reply("+OK|", "+QUEUED|", "+QUEUED|", "*2|:1|:2|")
 		p.expectClose()
 	})
@@ -143,8 +145,24 @@ func TestTxNotReady(t *testing.T) {
 	if got := texts(values); err != nil || got != "1 2" {
 		t.Errorf("Tx = %s, %v", got, err)
 	}
-	if n := p.Stats().Retries; n != 2 {
-		t.Errorf("%d retries, want 2", n)
+	if n := p.Stats().Retries; n != 3 {
+		t.Errorf("%d retries, want 3", n)
+	}
+}
+
+// TestTxDiscardedAtExec: the error wraps the reason that the server gives for discarding the transaction.
+func TestTxDiscardedAtExec(t *testing.T) {
+	cfg := scripted(t, func(p *peer) {
+		p.welcome()
+		p.expect("MULTI", "INCR n", "EXEC")
+		p.reply("+OK|", "+QUEUED|", "-EXECABORT Transaction discarded because of: NOPERM x|")
+		p.expectClose()
+	})
+	p := openPool(t, cfg)
+	defer p.Close()
+	_, err := p.Tx(t.Context(), cmds("INCR n"))
+	if !errors.Is(err, resp.ErrNoPerm) || !errors.Is(err, resp.ErrExecAbort) || conn.SafeToRetry(err) {
+		t.Errorf("Tx = %v, want NOPERM and EXECABORT", err)
 	}
 }
 

@@ -34,6 +34,9 @@ func Reply(err error) Verdict {
 	if !ok {
 		return Final
 	}
+	if reason, ok := Discarded(text); ok {
+		text = reason
+	}
 	switch resp.Error(text.Prefix()) {
 	case resp.ErrReadOnly, resp.ErrNoAuth:
 		return Redial
@@ -49,6 +52,13 @@ func Reply(err error) Verdict {
 		return Again
 	}
 	return Final
+}
+
+// Discarded returns the reason for which a server discarded a transaction at EXEC, if text says so: the server was not ready.
+// Since Redis 6.2.
+func Discarded(text resp.Error) (reason resp.Error, ok bool) {
+	rest, ok := strings.CutPrefix(string(text), "EXECABORT Transaction discarded because of: ")
+	return resp.Error(rest), ok
 }
 
 // Redirects reports whether an error reply sends the caller to another node of a cluster.
