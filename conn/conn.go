@@ -175,10 +175,14 @@ func (c *Conn) Done() <-chan struct{} { return c.l.Done() }
 func (c *Conn) Err() error { return c.l.Err() }
 
 // Close closes the connection. Calls in progress fail with ErrClosed. For a Conn made by Dial, Close returns after
-// all goroutines of the Conn have ended, so a callback in Config must not call Close. Close returns nil and may be
-// called more than once.
+// all goroutines of the Conn have ended, so a callback in Config must not call Close. For a Conn lent by With, Close does
+// nothing after With has returned. Close returns nil and may be called more than once.
 func (c *Conn) Close() error {
-	c.l.Fail(ErrClosed)
+	c.mu.Lock()
+	if !c.ended { // the Pool may have lent the connection to another caller
+		c.l.Fail(ErrClosed)
+	}
+	c.mu.Unlock()
 	if c.own != nil {
 		c.own.pushes.close()
 		c.own.wg.Wait()

@@ -42,7 +42,8 @@
 // Many goroutines may use a [Pool], a [Conn] and a [Stream] at once; only Read of a Stream is for one goroutine at a
 // time. Commands run in order if the caller waits for each reply before sending the next command. Commands sent at the
 // same time run in any order, except that a Pool sends all commands with the same routing key ([resp.Command.On]) over
-// the same connection, in the order of the calls. Close waits for every goroutine of the package to end.
+// the same connection, in the order of the calls, until another connection takes its place: after a failure, and at
+// Config.MaxAge. Close waits for every goroutine of the package to end.
 //
 // # Without TLS
 //

@@ -153,6 +153,26 @@ func TestMaxConnsClosedByBoth(t *testing.T) {
 	})
 }
 
+// A Conn kept by mistake closes no connection that the Pool has lent again.
+func TestCloseAfterWith(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		p := openPool(t, conn.Config{Dial: srv.Dial})
+		defer p.Close()
+		var kept *conn.Conn
+		_ = p.With(t.Context(), func(c *conn.Conn) error {
+			kept = c
+			return nil
+		})
+		_ = p.With(t.Context(), func(c *conn.Conn) error {
+			if err := kept.Close(); err != nil || c.Err() != nil {
+				t.Errorf("Close = %v, and the connection of another caller has ended: %v", err, c.Err())
+			}
+			want(t, c, "PONG", "PING")
+			return nil
+		})
+	})
+}
+
 // TestWithAfterTheLent: the lent connection ends while a caller without attempts left waits for it. The caller gets a
 // new connection.
 func TestWithAfterTheLent(t *testing.T) {
