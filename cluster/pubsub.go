@@ -105,5 +105,5 @@ func (c *Cluster) Refused(server string, err error) {
 }
 
 // OnLoss registers fn to be called after each loss of a connection to a node, and after each change
-// in the owners of slots, until stop is called. fn must not block and must not use the Cluster.
+// in the owners of slots, until stop is called. fn must not block, use the Cluster or call stop.
 func (c *Cluster) OnLoss(fn func()) (stop func()) { return c.losses.Add(fn) }

@@ -285,7 +285,7 @@ func (p *Pool) goWhileOpen(run func(ctx context.Context)) error {
 }
 
 // OnLoss registers fn to be called each time that the Pool loses a connection or turns to another master, until stop is
-// called. After a loss the server may have restarted or been replaced. fn must not block and must not use the Pool.
+// called. After a loss the server may have restarted or been replaced. fn must not block, use the Pool or call stop.
 func (p *Pool) OnLoss(fn func()) (stop func()) { return p.losses.Add(fn) }
 
 // Trace returns Config.Trace.
