@@ -164,13 +164,20 @@ func (p *Pool) Tx(ctx context.Context, cmds []resp.Command) ([]resp.Value, error
 // error matches ErrUncertain; a command without a timeout waits until ctx ends.
 func (p *Pool) Block(ctx context.Context, args ...any) (v resp.Value, err error) {
 	cmd := resp.Cmd(args...)
-	if err := cmd.Err(); err != nil {
-		return resp.Value{}, refusal(p.cfg.Addr, cmd.Name(), err)
+	if _, err := refuseAny(p.cfg.Addr, []resp.Command{cmd}, exclusive); err != nil {
+		return resp.Value{}, err
 	}
+	ctx, traced := StartCommands(ctx, p, []resp.Command{cmd}, false)
+	defer func() { traced.End(ctx, err) }()
+	lent := false
 	err = p.With(ctx, func(c *Conn) (err error) {
+		lent = true
 		v, err = c.Send(ctx, cmd)
 		return err
 	})
+	if !lent {
+		traced.attempt(&p.cfg, nil, err)
+	}
 	return v, err
 }
 

@@ -376,6 +376,44 @@ func TestTraceOfAckedBatch(t *testing.T) {
 	})
 }
 
+// A call of Block includes its wait for a connection, also if none becomes free.
+func TestTraceOfBlock(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		var ends []conn.CommandEnd
+		waits := 0
+		p := openPool(t, conn.Config{Dial: srv.Dial, MaxConns: 1, Trace: &conn.Trace{
+			CommandStart: func(ctx context.Context, s conn.CommandStart) context.Context {
+				return context.WithValue(ctx, callName{}, s.Name)
+			},
+			Wait: func(ctx context.Context, w conn.WaitInfo) {
+				if w.Exclusive && ctx.Value(callName{}) == "BLPOP" {
+					waits++
+				}
+			},
+			CommandEnd: func(_ context.Context, end conn.CommandEnd) { ends = append(ends, end) },
+		}})
+		defer p.Close()
+		go p.With(t.Context(), func(*conn.Conn) error { time.Sleep(3 * time.Second); return nil })
+		synctest.Wait()
+		for _, patience := range []time.Duration{time.Second, time.Minute} {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			_, err := p.Block(ctx, "BLPOP", "jobs", 1)
+			if len(ends) != 1 || ends[0].Err != err || ends[0].Attempts != 1 || ends[0].Sent != (err == nil) ||
+				ends[0].Server == "" || ends[0].Elapsed != min(patience, 3*time.Second) {
+				t.Errorf("with a patience of %v: calls %+v", patience, ends)
+			}
+			ends = nil
+		}
+		if waits != 2 {
+			t.Errorf("%d waits of the calls, want 2", waits)
+		}
+		if _, err := p.Block(t.Context(), "SUBSCRIBE", "c"); !errors.Is(err, conn.ErrRefused) || len(ends) > 0 {
+			t.Errorf("a refused command: %v, calls %+v", err, ends)
+		}
+	})
+}
+
 // Sent tells a call without any effect from a call whose answer is missing.
 func TestTraceTellsWhetherSent(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
