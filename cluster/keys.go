@@ -78,13 +78,20 @@ func (m multiKey) count(ctx context.Context) (sum int64, err error) {
 
 // run returns one value for each key: an element of the reply of MGET; else the reply, for the first key of a command,
 // and null for its further keys. On an error the values of the keys that have failed are null.
-func (m multiKey) run(ctx context.Context) ([]resp.Value, error) {
+func (m multiKey) run(ctx context.Context) (_ []resp.Value, failed error) {
 	keys := len(m.words) / m.per
 	if keys == 0 {
 		return nil, nil
 	}
 	o := BatchError{ofKeys: true, values: make([]resp.Value, keys), errs: make([]error, keys)}
-	moving := m.send(context.WithValue(ctx, conn.NoTryAgain, true), &o, m.bySlot(), true)
+	parts := m.bySlot()
+	start := conn.CommandStart{Name: m.name, Count: len(parts)}
+	if len(parts) > 1 {
+		start.Batch = conn.Pipeline
+	}
+	ctx, traced := conn.StartCall(ctx, m.c, start)
+	defer func() { traced.End(ctx, failed) }()
+	moving := m.send(context.WithValue(ctx, conn.NoTryAgain, true), &o, parts, true)
 	if len(moving) > 0 {
 		m.send(ctx, &o, moving, false)
 	}

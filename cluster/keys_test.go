@@ -401,6 +401,29 @@ func TestBlockTraced(t *testing.T) {
 	})
 }
 
+// A call of MGet is reported once, also if a moving slot divides it.
+func TestKeysTraced(t *testing.T) {
+	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, _ *cluster.Cluster) {
+		var ends []conn.CommandEnd
+		end := func(_ context.Context, i conn.CommandEnd) {
+			if strings.HasSuffix(i.Name, "GET") {
+				ends = append(ends, i)
+			}
+		}
+		c := f.open(cluster.Config{Addrs: []string{nodeA}, Node: conn.Config{Trace: &conn.Trace{CommandEnd: end}}})
+		f.answer(nodeA, "MGET", "-TRYAGAIN Multiple keys request during rehashing of slot", 1)
+		if _, err := c.MGet(t.Context(), []string{keyA, keyA2, keyB}); err != nil {
+			t.Error(err)
+		}
+		f.answer(nodeA, "MGET", "-OOM x", 1)
+		_, err := c.MGet(t.Context(), []string{keyA})
+		if len(ends) != 2 || ends[0].Operation() != "PIPELINE MGET" || ends[0].Count != 2 || ends[0].Attempts != 3 || ends[0].Err != nil ||
+			ends[1].Operation() != "MGET" || ends[1].Count != 1 || err == nil || ends[1].Err != err {
+			t.Errorf("reported: %+v", ends)
+		}
+	})
+}
+
 // Watch begins anew after a change of the key, and on another node after MOVED.
 func TestWatch(t *testing.T) {
 	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {

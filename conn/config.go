@@ -148,7 +148,8 @@ type Config struct {
 }
 
 // A Logger receives warnings: a message, and pairs of a name and a value. *slog.Logger implements Logger; a program
-// without logging does not link log/slog. Many goroutines may call Warn at once. Each caller waits for Warn to return.
+// without logging does not link log/slog. Many goroutines may call Warn at once. Each caller waits for Warn to return; so
+// Warn must not send a command by the Pool, because the command may wait for the dial that is reported.
 type Logger interface {
 	Warn(msg string, args ...any)
 }

@@ -19,7 +19,7 @@ import (
 //
 // Several goroutines may run callbacks at once, without a lock held, and never the goroutine that reads replies. The
 // call or dial that caused the event waits for the callback. A callback must not close the Pool or Conn, because
-// Close waits for callbacks.
+// Close waits for callbacks. Dial must not send a command by the Pool, because the command may wait for that dial.
 //
 // A call is reported once, by CommandStart and CommandEnd, however many attempts, redirections of a cluster and
 // connections it takes. The run of a script is one call too: the source sent after NOSCRIPT is its second attempt. A
