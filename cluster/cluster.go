@@ -43,6 +43,8 @@ type Cluster struct {
 	failing     bool             // the last refresh failed
 	reports     reports
 	titles      map[*string]map[*node]func() // the names added by Introduce, and how to remove them from a node
+	leaving     map[*node]struct{}           // retired nodes with connections that are not closed yet
+	left        conn.Stats                   // the counters of the closed ones
 }
 
 // Open returns a Cluster. Open asks the nodes at cfg.Addrs in turn for the topology, within the
@@ -61,6 +63,7 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 		nodes:       make(map[string]*node),
 		refreshDone: make(chan struct{}),
 		titles:      make(map[*string]map[*node]func()),
+		leaving:     make(map[*node]struct{}),
 	}
 	c.read = &table{}
 	c.table.Store(c.read)
@@ -264,7 +267,8 @@ type Stats struct {
 	Refreshes     uint64 // successful refreshes of the topology, including the first
 	RefreshErrors uint64 // refreshes without an answer from any node
 
-	// Nodes is the sum over the connections to all nodes. Its Retries are 0.
+	// Nodes is the sum over the connections to all nodes. Its counters include nodes that have left the cluster. Its Retries
+	// are 0.
 	Nodes conn.Stats
 }
 
@@ -282,7 +286,12 @@ func (c *Cluster) Stats() Stats {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	s.Nodes = c.left
+	for n := range c.leaving {
+		n.addCounters(&s.Nodes)
+	}
 	for _, n := range c.nodes {
+		n.addCounters(&s.Nodes)
 		for _, pool := range n.pools() {
 			p := pool.Stats()
 			s.Nodes.Shared += p.Shared
@@ -292,10 +301,6 @@ func (c *Cluster) Stats() Stats {
 			s.Nodes.Lent += p.Lent
 			s.Nodes.Dialing += p.Dialing
 			s.Nodes.Waiting += p.Waiting
-			s.Nodes.Dials += p.Dials
-			s.Nodes.DialErrors += p.DialErrors
-			s.Nodes.Lost += p.Lost
-			s.Nodes.PushesLost += p.PushesLost
 		}
 	}
 	return s
@@ -396,13 +401,24 @@ func (c *Cluster) redial(old *node) *node {
 
 // retireLocked takes a node out of use. Its connections are closed once they owe no answers.
 func (c *Cluster) retireLocked(n *node, why error) {
-	n.retired = why
+	first := n.retired == nil
+	if n.retired = why; first {
+		c.leaving[n] = struct{}{}
+	}
 	n.endStreamsLocked(why)
 	for _, stops := range c.titles {
 		delete(stops, n)
 	}
 	replaced := n.replaced
-	c.wg.Go(func() { n.drain(c.life, c.cfg, replaced, why) })
+	c.wg.Go(func() {
+		n.drain(c.life, c.cfg, replaced, why)
+		if first {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			delete(c.leaving, n)
+			n.addCounters(&c.left)
+		}
+	})
 }
 
 // Slot returns the hash slot of a key, as the function Slot does.

@@ -342,6 +342,22 @@ func TestConfig(t *testing.T) {
 	}
 }
 
+// The counters of Stats keep what a node that has left has counted.
+func TestStatsOfNodesThatLeft(t *testing.T) {
+	bubble(t, cluster.Config{RefreshInterval: time.Minute}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		for _, key := range []string{keyA, keyB, keyC} {
+			wantText(t, c, "OK", "SET", key, 1)
+		}
+		before := c.Stats().Nodes
+		f.serve(fakeRange{0, 16383, nodeA})
+		time.Sleep(3 * time.Minute)
+		after := c.Stats().Nodes
+		if before.Dials < 3 || after.Dials < before.Dials || after.Shared != 1 {
+			t.Errorf("before %+v, after %+v", before, after)
+		}
+	})
+}
+
 // Traces report each repetition of a call once, and never contain an argument.
 func TestTrace(t *testing.T) {
 	var seen []conn.RetryInfo

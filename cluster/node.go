@@ -73,6 +73,17 @@ func (n *node) idle() bool {
 
 func (n *node) pools() []*conn.Pool { return []*conn.Pool{n.pool, n.reader} }
 
+// addCounters adds the counters of the connections to sum.
+func (n *node) addCounters(sum *conn.Stats) {
+	for _, pool := range n.pools() {
+		p := pool.Stats()
+		sum.Dials += p.Dials
+		sum.DialErrors += p.DialErrors
+		sum.Lost += p.Lost
+		sum.PushesLost += p.PushesLost
+	}
+}
+
 func (n *node) close(cause error) {
 	for _, p := range n.pools() {
 		_ = p.CloseFor(cause)
