@@ -79,10 +79,10 @@ func (s CommandStart) Operation() string {
 // CommandEnd describes a call that has returned.
 type CommandEnd struct {
 	CommandStart
-	Server   string        // address of the last connection used; without a connection Config.Addr, or "" in a cluster
+	Server   string        // address of the last connection used; without one Config.Addr, in a cluster that of the node or ""
 	DB       int           // Config.DB
 	Protocol int           // 2 or 3, of the last connection; 0 without one
-	Attempts int           // number of attempts, also to connect; 1 unless something was repeated
+	Attempts int           // number of attempts, also to connect; 1 unless something was repeated, or a batch went to several nodes
 	Sent     bool          // a byte was written, so the call may have had an effect
 	Elapsed  time.Duration // duration of the call, including waits for a connection, dials and repetitions
 	Err      error         // error returned to the caller
