@@ -128,8 +128,9 @@ func (s *Subscriber) SSubscribe(ctx context.Context, channels ...string) (*Subsc
 }
 
 // Listen is Subscribe without waiting. The first Resumed event is the server's confirmation; until
-// then messages may be missed. A refusal is an Interrupted event. Listen returns an error only
-// without a channel, and after Close (conn.ErrClosed).
+// then messages may be missed. The refusal of a channel is an Interrupted event; a failed dial is
+// none, even if the server refused the credentials. Listen returns an error only without a channel,
+// and after Close (conn.ErrClosed).
 func (s *Subscriber) Listen(channels ...string) (*Subscription, error) {
 	return s.add(plain, channels, nil)
 }

@@ -55,8 +55,8 @@ func (w *Watch) Count() (n uint64, up bool) {
 func (w *Watch) upLocked() bool { return w.sub.up && !w.sub.closed }
 
 // Err returns the reason why messages are being missed: the connection was lost, or the server
-// refused or ended the subscription. Before the first confirmation Err only reports a refusal. Err
-// is nil while no messages are missed, and after Close.
+// refused or ended the subscription. Before the first confirmation Err only reports the refusal of a
+// channel. Err is nil while no messages are missed, and after Close.
 func (w *Watch) Err() error {
 	w.sub.subscriber.mu.Lock()
 	defer w.sub.subscriber.mu.Unlock()
