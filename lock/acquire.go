@@ -282,7 +282,7 @@ func (r *request) accept(g grant) error {
 	}
 	if refused != nil {
 		own.recordUndone(k, holds)
-		r.undo(g.start, false)
+		r.undo(l.grantedAt, false)
 		return refused
 	}
 	own.record(k, holds)

@@ -86,11 +86,11 @@ func (l *Lease) askExtension(ctx context.Context, d time.Duration) (start clock.
 	c := l.client
 	doubted := l.now().failure != nil
 	ctx = remote.Patient(ctx)
+	l.mu.Lock()
+	l.extending = d
+	l.mu.Unlock()
 	for range 2 {
 		start = c.now()
-		l.mu.Lock()
-		l.extendedTo = clock.Later(start.Time.Add(d), l.extendedTo)
-		l.mu.Unlock()
 		answer := renewals{c}.ask(ctx, []*Lease{l}, d.Milliseconds())[0]
 		switch {
 		case answer.Err != nil:
@@ -101,6 +101,7 @@ func (l *Lease) askExtension(ctx context.Context, d time.Duration) (start clock.
 		case c.replicas.On() || !doubted && start.Elapsed(c.now()) <= watchdog.AnsweredLate:
 			return start, nil
 		}
+		l.mayLast(d) // though the second request may not be sent
 	}
 	return start, nil
 }

@@ -54,7 +54,8 @@ type Lease struct {
 type leaseState struct {
 	phase      phase
 	term       time.Duration
-	extendedTo time.Time     // until then the server may have the lock by an Extend, or by a renewal without an answer; zero for none
+	extendedTo time.Time     // until then the server may have the lock by requests of which start and term do not tell; zero for none
+	extending  time.Duration // by an Extend under way; 0 for none
 	start      clock.Instant // taken just before sending the last request that granted or extended the lease
 	lost       *LostError
 	failure    error         // of the last renewal
@@ -292,12 +293,22 @@ func (l *Lease) serverEnd() time.Time {
 	return clock.Later(l.start.Time.Add(l.term), l.extendedToLocked())
 }
 
-// extendedToLocked returns extendedTo, also for a renewal under way.
+// extendedToLocked returns extendedTo, also for a renewal or an Extend under way.
 func (l *Lease) extendedToLocked() time.Time {
-	if l.renewed && l.renewal != nil {
+	switch {
+	case l.renewed && l.renewal != nil:
 		return time.Now().Add(l.term)
+	case l.extending > 0:
+		return clock.Later(time.Now().Add(l.extending), l.extendedTo)
 	}
 	return l.extendedTo
+}
+
+// mayLast notes that a request may have made the server keep the lock for term from now.
+func (l *Lease) mayLast(term time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.extendedTo = clock.Later(time.Now().Add(term), l.extendedTo)
 }
 
 // latestEnd returns the end of the lease on the server if every request without an answer has had its effect.

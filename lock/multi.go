@@ -274,7 +274,11 @@ func refresh(ctx context.Context, leases []*Lease) error {
 		c := same[0].client
 		start := c.now()
 		for _, a := range (renewals{c}).ask(ctx, same, same[0].term.Milliseconds()) {
-			switch l := a.Lease; {
+			l := a.Lease
+			if mayExtend(a.Err) {
+				l.mayLast(l.term)
+			}
+			switch {
 			case a.Err != nil && temporary(a.Err):
 				return partly{serverError(a.Err)}
 			case a.Err != nil:
@@ -284,7 +288,7 @@ func refresh(ctx context.Context, leases []*Lease) error {
 			default:
 				l.countFrom(start, l.term)
 			}
-			if err := a.Lease.Err(); err != nil {
+			if err := l.Err(); err != nil {
 				return partly{err}
 			}
 		}

@@ -1,7 +1,9 @@
 package lock_test
 
 import (
+	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,6 +18,139 @@ func (w *world) cutOff(d time.Duration) {
 	w.srv.Refuse(true)
 	w.srv.KillConns(nil)
 	time.AfterFunc(d, func() { w.srv.Refuse(false) })
+}
+
+// Unlock comes while a renewal is under way, which then extends the lease on the server. The release is repeated until the new end.
+func TestReleaseBehindARenewalUnderWay(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		lease, begin := mustLock(t, w.client(lock.Config{}), "job"), time.Now()
+		w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+			switch age := time.Since(begin); {
+			case isScript(cmd, "renew"):
+				return fakeredis.Run().Late(400 * time.Millisecond)
+			case age > 10*time.Second && age < 38*time.Second:
+				return fakeredis.Close()
+			}
+			return fakeredis.Run()
+		})
+		w.sleep(10*time.Second + 100*time.Millisecond)
+		wantErr(t, "Unlock", lease.Unlock(t.Context()), lock.ErrUncertain)
+		w.sleep(time.Until(begin.Add(39 * time.Second)))
+		if n := w.srv.Do("EXISTS", "job"); n != int64(0) {
+			t.Errorf("the lock is still taken, for %v", w.ttl("job"))
+		}
+		w.sleep(time.Minute)
+		w.free()
+	})
+}
+
+// A Multi extends the locks that it has while it waits for the others. Without an answer it gives all back, and each for as long as the server may
+// have it.
+func TestMultiBehindAnUnansweredExtension(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c, other, all, begin := w.client(lock.Config{}), w.client(lock.Config{}), names("job", 10), time.Now()
+		for i, name := range all[1:] {
+			mustLock(t, other, name, lock.For(time.Duration(i+1)*1400*time.Millisecond))
+		}
+		var extended atomic.Bool
+		w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+			switch {
+			case isScript(cmd, "renew"):
+				extended.Store(true)
+				return fakeredis.RunThenClose()
+			case extended.Load() && time.Since(begin) < 70*time.Second:
+				return fakeredis.Close()
+			}
+			return fakeredis.Run()
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		_, err := newMulti(t, reentrants(c, all...)...).Lock(ctx, lock.For(time.Minute))
+		if err == nil || !extended.Load() {
+			t.Fatalf("Lock() = %v", err)
+		}
+		w.sleep(time.Until(begin.Add(71 * time.Second)))
+		if n := w.srv.Do("EXISTS", "job0"); n != int64(0) {
+			t.Errorf("a lock is still taken, for %v", w.ttl("job0"))
+		}
+		w.sleep(time.Minute)
+	})
+}
+
+// A write lease is downgraded without acknowledgement, so the read lease counts from the last renewal. The server has it for longer.
+func TestReleaseBehindAnUnacknowledgedDowngrade(t *testing.T) {
+	inShard(t, lock.Config{}, func(t *testing.T, w *world, r *replicated, c *lock.Client) {
+		r.tell(func(r *replicated) { r.heirs.Replicas = 1 })
+		w.srv.Replicas(1)
+		write := mustWrite(t, c)
+		w.sleep(9 * time.Second)
+		w.srv.Replicas(0)
+		read, begin := mustDowngrade(t, write), time.Now()
+		w.srv.Intercept(func(fakeredis.Cmd) fakeredis.Action {
+			if time.Since(begin) < 26*time.Second {
+				return fakeredis.Close()
+			}
+			return fakeredis.Run()
+		})
+		wantErr(t, "Unlock", read.Unlock(t.Context()), lock.ErrUncertain)
+		w.sleep(time.Until(begin.Add(27 * time.Second)))
+		if n := w.srv.Do("EXISTS", "job"); n != int64(0) {
+			t.Errorf("the lock is still taken, for %v", w.ttl("job"))
+		}
+		w.sleep(time.Minute)
+	})
+}
+
+// Neither an Extend nor the Downgrade behind it has an answer. What the server may have is taken back until the end of the extended lease.
+func TestDowngradeBehindAnUnansweredExtend(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		write, begin := mustWrite(t, w.client(lock.Config{}), lock.For(10*time.Second)), time.Now()
+		w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+			switch {
+			case isScriptOf("write", cmd, "renew"):
+				return fakeredis.RunThenClose()
+			case time.Since(begin) < 40*time.Second:
+				return fakeredis.Close()
+			}
+			return fakeredis.Run()
+		})
+		if err := write.Extend(t.Context(), time.Minute); err == nil {
+			t.Fatal("Extend has an answer")
+		}
+		_, err := write.Downgrade(t.Context())
+		wantErr(t, "Downgrade", err, lock.ErrUncertain)
+		w.sleep(time.Until(begin.Add(41 * time.Second)))
+		if n := w.srv.Do("EXISTS", "job"); n != int64(0) {
+			t.Errorf("the lock is still taken, for %v", w.ttl("job"))
+		}
+		w.sleep(time.Minute)
+	})
+}
+
+// An Extend arrives long after it was sent, and its answer is lost.
+func TestReleaseBehindALateExtend(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		c := w.clientOn(conn.Config{Timeout: time.Minute}, lock.Config{})
+		lease, begin := mustLock(t, c, "job", lock.For(30*time.Second)), time.Now()
+		w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+			switch {
+			case isScript(cmd, "renew"):
+				return fakeredis.Delay(25*time.Second, fakeredis.RunThenClose())
+			case time.Since(begin) < 60*time.Second:
+				return fakeredis.Close()
+			}
+			return fakeredis.Run()
+		})
+		if err := lease.Extend(t.Context(), 40*time.Second); err == nil {
+			t.Fatal("Extend has an answer")
+		}
+		wantErr(t, "Unlock", lease.Unlock(t.Context()), lock.ErrUncertain)
+		w.sleep(time.Until(begin.Add(62 * time.Second)))
+		if n := w.srv.Do("EXISTS", "job"); n != int64(0) {
+			t.Errorf("the lock is still taken, for %v", w.ttl("job"))
+		}
+		w.sleep(time.Minute)
+	})
 }
 
 // A renewal that no replica is known to have acknowledged has extended the lease on its server: a release is repeated until the end there.

@@ -184,9 +184,9 @@ func (l *Lease) downgrade(ctx context.Context) (*Lease, error) {
 	if ctx.Done() == nil {
 		ctx = c.untilCloseOnly(ctx)
 	}
-	v, start, err := l.askDowngrade(ctx, r)
+	v, start, short, err := l.askDowngrade(ctx, r)
 	if err != nil {
-		return nil, l.undoDowngrade(r, start, remote.Uncertain(err), serverError(err))
+		return nil, l.undoDowngrade(r, remote.Uncertain(err), serverError(err))
 	}
 	holds, writes, _, err := parseAcquire(v, l.state != nil)
 	switch {
@@ -195,12 +195,18 @@ func (l *Lease) downgrade(ctx context.Context) (*Lease, error) {
 		r.endTurn()
 		return nil, l.settle(l.notHeld())
 	case err != nil || v.Kind() != resp.Array:
-		return nil, l.undoDowngrade(r, start, false, fmt.Errorf("%w, of kind %v", errUnexpected, v.Kind()))
+		return nil, l.undoDowngrade(r, false, fmt.Errorf("%w, of kind %v", errUnexpected, v.Kind()))
 	}
 	l.recordEnd(writes > 0)
 	l.settle(nil)
+	if short && l.renewed { // a new master may know the write hold only
+		start = l.now().start
+	}
 	if err := r.accept(grant{start: start, count: holds}); err != nil {
 		return nil, err
+	}
+	if short {
+		r.got.mayLast(r.lease)
 	}
 	return r.got, nil
 }
@@ -221,11 +227,10 @@ func (l *Lease) readRequest(turn *ownedLock) *request {
 	return r
 }
 
-// askDowngrade asks for the read hold of r in place of l, and waits for replicas as an acquire does. Without their acknowledgement
-// a new master may know the write hold only: the lease then counts from the start of the write lease.
-func (l *Lease) askDowngrade(ctx context.Context, r *request) (v resp.Value, start clock.Instant, err error) {
+// askDowngrade asks for the read hold of r in place of l, and waits for replicas as an acquire does. short: too few have acknowledged it.
+func (l *Lease) askDowngrade(ctx context.Context, r *request) (v resp.Value, start clock.Instant, short bool, err error) {
 	c, k := l.client, l.target.kind
-	ack, short := r.acking(ctx)
+	ack, shortage := r.acking(ctx)
 	start = c.now()
 	var x *remote.Call
 	v, err = c.scripts.RunInTime(ctx, r.target.Name, func(last int64) *remote.Call {
@@ -239,20 +244,17 @@ func (l *Lease) askDowngrade(ctx context.Context, r *request) (v resp.Value, sta
 		start = x.Sent
 	}
 	if ack != nil && err == nil {
-		_, short = ack.Confirm(ctx)
+		_, shortage = ack.Confirm(ctx)
 	}
-	if short != nil && l.renewed {
-		start = l.now().start
-	}
-	return v, start, err
+	return v, start, shortage != nil, err
 }
 
 // undoDowngrade releases both the write hold and the requested read hold in the background, with the owner's turn.
 // late means that the downgrade may still arrive.
-func (l *Lease) undoDowngrade(r *request, start clock.Instant, late bool, cause error) error {
+func (l *Lease) undoDowngrade(r *request, late bool, cause error) error {
 	l.own().endHold(l.target.storedKind(), false)
 	err := l.settle(fmt.Errorf("%w: %w", ErrUncertain, cause))
 	write := &acquire{hold: l.hold, lease: l.term, latch: newLatch(l.target)}
-	r.undoBoth(write, start, late)
+	r.undoBoth(write, clock.Later(l.serverEnd(), r.goneBy(time.Now())), late)
 	return err
 }

@@ -107,12 +107,20 @@ func (l *Lease) endRenewal(failure error) {
 	defer l.mu.Unlock()
 	if failure != nil {
 		l.failure = failure
-		if remote.Uncertain(failure) || errors.Is(failure, ErrNotReplicated) { // the server may have extended the lease
-			l.extendedTo = l.extendedToLocked()
-		}
 	}
+	switch {
+	case failure == nil && l.phase == held && l.extending == 0: // countFrom has counted the renewal
+	case failure == nil, mayExtend(failure):
+		l.extendedTo = l.extendedToLocked()
+	}
+	l.extending = 0
 	close(l.renewal)
 	l.renewal = nil
+}
+
+// mayExtend reports whether the server may have extended a lease by a request that failed with err.
+func mayExtend(err error) bool {
+	return err != nil && (remote.Uncertain(err) || errors.Is(err, ErrNotReplicated))
 }
 
 // notRenewed ends the lease because the server has no such hold. taken: another owner has the lock. An answer about a reader says nothing

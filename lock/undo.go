@@ -32,11 +32,12 @@ func (r *request) undo(start clock.Instant, mayArrive bool) {
 	if r.target.kind.Undo == nil {
 		return
 	}
-	r.undoBoth(nil, start, mayArrive)
+	r.undoBoth(nil, r.goneBy(start.Time), mayArrive)
 }
 
-// undoBoth is undo of r and then of another acquire of the same owner; nil for none.
-func (r *request) undoBoth(then *acquire, start clock.Instant, mayArrive bool) {
+// undoBoth is undo of r and then of another acquire of the same owner; nil for none. Nothing of them is left on the server by end, unless a
+// request has been late.
+func (r *request) undoBoth(then *acquire, end time.Time, mayArrive bool) {
 	c := r.client
 	if r.latch == "" { // a relay granted an unrequested hold
 		r.latch = newLatch(r.target)
@@ -47,7 +48,7 @@ func (r *request) undoBoth(then *acquire, start clock.Instant, mayArrive bool) {
 	if then != nil {
 		work.then = newUndo(*then, false)
 	}
-	c.cleanup.Take(cleanup.NewJob(work, r.goneBy(start.Time).Add(remote.Arrival), turn))
+	c.cleanup.Take(cleanup.NewJob(work, end.Add(remote.Arrival), turn))
 	r.endUnsure()
 	if r.state == nil && !r.target.kind.unowned() {
 		r.owner = r.newOwner()
