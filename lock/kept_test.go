@@ -311,3 +311,34 @@ func TestWriteBehindAReleaseUnknownToTheNextMaster(t *testing.T) {
 		w.free()
 	})
 }
+
+// A former master takes back a downgrade without an answer before its replica hears of that. The replica, as the next master, does not keep the
+// hold, whichever it knows.
+func TestDowngradeTakenBackUnknownToTheNextMaster(t *testing.T) {
+	for what, action := range map[string]fakeredis.Action{"read": fakeredis.RunThenClose(), "write": fakeredis.Close()} {
+		t.Run(what, func(t *testing.T) {
+			inShard(t, lock.Config{}, func(t *testing.T, w *world, r *replicated, c *lock.Client) {
+				r.tell(func(r *replicated) { r.heirs.Bare = true })
+				write := mustWrite(t, c)
+				w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+					switch {
+					case isScriptOf("write", cmd, "downgrade"):
+						return action
+					case strings.HasPrefix(cmd.Name, "EVAL"):
+						return fakeredis.Reply(":1\r\n")
+					}
+					return fakeredis.Run()
+				})
+				_, err := write.Downgrade(t.Context())
+				wantErr(t, "Downgrade", err, lock.ErrUncertain)
+				w.sleep(100 * time.Millisecond)
+				w.srv.Intercept(nil)
+				w.replace(r)
+				w.sleep(2 * time.Second)
+				if _, taken := w.srv.Key("job"); taken {
+					t.Errorf("the lock is taken by nobody, for %v", w.ttl("job"))
+				}
+			})
+		})
+	}
+}

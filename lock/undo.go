@@ -134,16 +134,16 @@ func (u *undo) Answered(_ resp.Value, again bool) (done bool, result error) {
 	if !u.latches.Arrives && !again { // otherwise the latch expires by itself
 		u.client.cleanup.DeleteLatch(u.target.Name, u.latch)
 	}
-	switch {
-	case !u.latches.Answered():
-	case u.then == nil:
-		if u.client.remote.Failover != nil && u.state == nil {
-			u.client.cleanup.Keep(&undone{u.acquire, u.goneBy(time.Now())})
-		}
-		return true, nil
-	default:
-		u.acquire, u.latches, u.then = u.then.acquire, u.then.latches, nil
+	if !u.latches.Answered() {
+		return false, nil
 	}
+	if u.client.remote.Failover != nil && u.state == nil {
+		u.client.cleanup.Keep(&undone{u.acquire, u.goneBy(time.Now())})
+	}
+	if u.then == nil {
+		return true, nil
+	}
+	u.acquire, u.latches, u.then = u.then.acquire, u.then.latches, nil
 	return false, nil
 }
 
