@@ -82,25 +82,32 @@ func TestReleaseUnknownToTheNextMaster(t *testing.T) {
 
 // A former master confirms that it has taken back a lock for which it had too few replicas, and the next master has the lock.
 func TestUndoUnknownToTheNextMaster(t *testing.T) {
-	inShard(t, lock.Config{}, func(t *testing.T, w *world, r *replicated, c *lock.Client) {
-		r.tell(func(r *replicated) { r.heirs.Replicas = 1 })
-		w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
-			if strings.HasPrefix(cmd.Name, "EVAL") && !isAcquire(cmd) {
-				return fakeredis.Reply(":1\r\n")
-			}
-			return fakeredis.Run()
+	for kind, of := range map[string]func(c *lock.Client) goldenLock{
+		"reentrant": func(c *lock.Client) goldenLock { return c.Reentrant("job") },
+		"fair":      func(c *lock.Client) goldenLock { return c.Fair("job") },
+	} {
+		t.Run(kind, func(t *testing.T) {
+			inShard(t, lock.Config{}, func(t *testing.T, w *world, r *replicated, c *lock.Client) {
+				r.tell(func(r *replicated) { r.heirs.Replicas = 1 })
+				w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+					if strings.HasPrefix(cmd.Name, "EVAL") && !isScriptOf(kind, cmd, "acquire") {
+						return fakeredis.Reply(":1\r\n")
+					}
+					return fakeredis.Run()
+				})
+				if _, err := of(c).TryLock(t.Context()); !errors.Is(err, lock.ErrNotReplicated) {
+					t.Fatalf("TryLock() = %v", err)
+				}
+				w.sleep(100 * time.Millisecond)
+				w.srv.Intercept(nil)
+				w.srv.RestartWithData()
+				w.sleep(2 * time.Second)
+				if keys := w.srv.Keys(); len(keys) != 0 {
+					t.Errorf("the lock is taken by nobody: %v", keys)
+				}
+			})
 		})
-		if _, err := c.Reentrant("job").TryLock(t.Context()); !errors.Is(err, lock.ErrNotReplicated) {
-			t.Fatalf("TryLock() = %v", err)
-		}
-		w.sleep(100 * time.Millisecond)
-		w.srv.Intercept(nil)
-		w.srv.RestartWithData()
-		w.sleep(2 * time.Second)
-		if _, taken := w.srv.Key("job"); taken {
-			t.Error("the lock is taken by nobody")
-		}
-	})
+	}
 }
 
 // A count that goes down at a former master goes down at the next one, too, once.

@@ -137,7 +137,8 @@ func (u *undo) Answered(_ resp.Value, again bool) (done bool, result error) {
 	if !u.latches.Answered() {
 		return false, nil
 	}
-	if u.client.remote.Failover != nil && u.state == nil {
+	// A waiting call in a queue goes on with its owner.
+	if ended := u.state == nil || u.state.singleUse && !u.waits; ended && u.client.remote.Failover != nil {
 		u.client.cleanup.Keep(&undone{u.acquire, u.goneBy(time.Now())})
 	}
 	if u.then == nil {
