@@ -471,6 +471,31 @@ func TestDowngradeIsAcknowledged(t *testing.T) {
 	})
 }
 
+// A fixed lease is downgraded without acknowledgement, after some time for the count of the replicas: it ends when the write lease would have.
+func TestDowngradeOfAFixedLeaseWithoutAcknowledgement(t *testing.T) {
+	inShard(t, lock.Config{}, func(t *testing.T, w *world, r *replicated, c *lock.Client) {
+		r.tell(func(r *replicated) { r.heirs.Replicas = 1 })
+		w.srv.Replicas(1)
+		write := mustWrite(t, c, lock.For(20*time.Second))
+		w.srv.Replicas(0)
+		_, err := c.Reentrant("other").TryLock(t.Context()) // the next request counts the replicas
+		wantErr(t, "TryLock()", err, lock.ErrNotReplicated)
+		w.srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+			if cmd.Name == "INFO" {
+				return fakeredis.Delay(2*time.Second, fakeredis.Run())
+			}
+			return fakeredis.Run()
+		})
+		read := mustDowngrade(t, write)
+		w.srv.Intercept(nil)
+		if until, written := read.ValidUntil(), write.ValidUntil(); until.After(written.Add(200 * time.Millisecond)) { // 1 % of 20 s
+			t.Errorf("the read lease ends %v later", until.Sub(written))
+		}
+		mustUnlock(t, read)
+		w.sleep(time.Minute)
+	})
+}
+
 // Where nobody acknowledges, a renewal after one that failed, or that is answered late, counts when another one is done too.
 func TestRenewalIsConfirmed(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, w *world) {

@@ -179,6 +179,7 @@ func (l *Lease) downgrade(ctx context.Context) (*Lease, error) {
 		turn.give()
 		return nil, l.settle(l.notHeld())
 	}
+	measured := c.now() // before the rest of a fixed lease
 	r := l.readRequest(turn)
 	defer r.endTurn()
 	if ctx.Done() == nil {
@@ -199,15 +200,16 @@ func (l *Lease) downgrade(ctx context.Context) (*Lease, error) {
 	}
 	l.recordEnd(writes > 0)
 	l.settle(nil)
-	if short && l.renewed { // a new master may know the write hold only
+	switch {
+	case !l.renewed:
+		start = measured
+	case short: // a new master may know the write hold only
 		start = l.now().start
 	}
 	if err := r.accept(grant{start: start, count: holds}); err != nil {
 		return nil, err
 	}
-	if short {
-		r.got.mayLast(r.lease)
-	}
+	r.got.mayLast(r.lease) // it may count from before the request
 	return r.got, nil
 }
 
@@ -228,10 +230,9 @@ func (l *Lease) readRequest(turn *ownedLock) *request {
 }
 
 // askDowngrade asks for the read hold of r in place of l, and waits for replicas as an acquire does. short: too few have acknowledged it.
-func (l *Lease) askDowngrade(ctx context.Context, r *request) (v resp.Value, start clock.Instant, short bool, err error) {
+func (l *Lease) askDowngrade(ctx context.Context, r *request) (v resp.Value, sent clock.Instant, short bool, err error) {
 	c, k := l.client, l.target.kind
 	ack, shortage := r.acking(ctx)
-	start = c.now()
 	var x *remote.Call
 	v, err = c.scripts.RunInTime(ctx, r.target.Name, func(last int64) *remote.Call {
 		r.lastMoment = max(r.lastMoment, last)
@@ -240,13 +241,10 @@ func (l *Lease) askDowngrade(ctx context.Context, r *request) (v resp.Value, sta
 			Doer: r.doer(ack), Apart: remote.Apart{MayRunUntil: r.turn.mayRun()}}
 		return x
 	})
-	if l.renewed { // the rest of a fixed lease has been measured
-		start = x.Sent
-	}
 	if ack != nil && err == nil {
 		_, shortage = ack.Confirm(ctx)
 	}
-	return v, start, shortage != nil, err
+	return v, x.Sent, shortage != nil, err
 }
 
 // undoDowngrade releases both the write hold and the requested read hold in the background, with the owner's turn.
