@@ -97,9 +97,9 @@ func (t *target) awaitedAs() entryKey { return entryKey{t.kind, t.lineName} }
 // heldAs returns the key of the lock's leases in the table, the same for kinds that share one lock on the server.
 func (t *target) heldAs() entryKey { return entryKey{t.storedKind(), t.Name} }
 
-// sameLock reports whether t and other are one lock on the server, also as kinds that share it, and as halves of a read-write lock.
-func (t *target) sameLock(other *target) bool {
-	return t.Name == other.Name && (t.storedKind() == other.storedKind() || t.kind.twin != nil && t.kind.twin == other.kind)
+// includes reports whether an Owner who has t may have other at once: the same lock, also as another kind, or the read half beneath the write half.
+func (t *target) includes(other *target) bool {
+	return t.Name == other.Name && (t.storedKind() == other.storedKind() || t.kind.isWrite() && t.kind.twin == other.kind)
 }
 
 // storedKind returns the kind in whose form the server has the lock: reentrant for a fair lock.

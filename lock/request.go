@@ -320,7 +320,7 @@ type handedOver struct {
 }
 
 // shareGrant signals the waiters able to share the lock just acquired by r: all waiters of a kind for everybody, and those of the same
-// Owner, which may wait for the lock as another kind, or for its other half.
+// Owner, which may wait for the lock as another kind, or for its read half.
 func (r *request) shareGrant() {
 	c := r.client
 	all := r.target.kind.afterGrant == wakeAll
@@ -338,7 +338,7 @@ func (r *request) shareGrant() {
 		return
 	}
 	for _, q := range r.state.waiting {
-		if q.shared != r.shared && r.target.sameLock(q.target) {
+		if q.shared != r.shared && r.target.includes(q.target) {
 			netfail.Signal(q.shared)
 		}
 	}
