@@ -174,3 +174,20 @@ func TestExtendAndCheckTellTheEnd(t *testing.T) {
 		})
 	}
 }
+
+// AtMost counts from the grant of the write lease, however long the Downgrade takes.
+func TestAtMostOfASlowDowngrade(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		begin := time.Now()
+		write := mustHave(t, w.client(lock.Config{}).ReadWrite("job").Write(), lock.AtMost(10*time.Second))
+		w.onScriptOf("write", "downgrade", func(int) fakeredis.Action { return fakeredis.Run().Late(2 * time.Second) })
+		read := mustDowngrade(t, write)
+		<-read.Lost()
+		if held := time.Since(begin); held > 10*time.Second+time.Millisecond {
+			t.Errorf("held for %v, want 10 s at most", held)
+		}
+		lostBecause(t, read.Err(), lock.HeldTooLong)
+		w.sleep(time.Minute)
+		w.free()
+	})
+}

@@ -206,6 +206,9 @@ func (l *Lease) downgrade(ctx context.Context) (*Lease, error) {
 	case short: // a new master may know the write hold only
 		start = l.now().start
 	}
+	if l.limits[atMost] > 0 {
+		r.limits[atMost] = max(l.leftByAtMost(c.now()), MinLease)
+	}
 	if err := r.accept(grant{start: start, count: holds}); err != nil {
 		return nil, err
 	}
@@ -219,9 +222,6 @@ func (l *Lease) readRequest(turn *ownedLock) *request {
 	read := newTarget(k.twin, l.target.Name)
 	r := &request{acquire: acquire{hold: hold{l.client, &read, l.state, strings.TrimSuffix(l.owner, k.Suffix)}, lease: l.term},
 		renewed: l.renewed, limits: l.limits, turn: turn}
-	if l.limits[atMost] > 0 {
-		r.limits[atMost] = max(l.leftByAtMost(l.client.now()), MinLease)
-	}
 	if !l.renewed {
 		r.lease = max(l.neededFor().Truncate(time.Millisecond), time.Millisecond)
 	}
