@@ -43,8 +43,9 @@ func (c Call) AnyOrder() Call {
 // [Call.AnyOrder]; calls without keys count as sharing a key. Other calls may change their order only if the server lacks some of
 // the scripts.
 //
-// RunBatch sends a call by digest, or with its source if a later call of another script has a key
-// in common. After a NOSCRIPT reply, and only then, RunBatch repeats the call with its source, in a
+// RunBatch sends a call by digest, or with its source where a missing script could change the order: if a
+// later call of another script has a key in common, or one of the same script behind a call with its source.
+// After a NOSCRIPT reply, and only then, RunBatch repeats the call with its source, in a
 // second write. It does not repeat a call if a later call with a common key has run, which takes
 // another client that loads and flushes scripts meanwhile; NOSCRIPT is then the reply.
 //
@@ -108,7 +109,8 @@ func runBatch(ctx context.Context, d conn.Doer, calls []Call) ([]resp.Value, err
 }
 
 // commandsOf returns the commands of calls. A call is sent with its source if a later call of another
-// script has a key in common: a server with only the later script would otherwise change the order.
+// script has a key in common: a server with only the later script would otherwise change the order. The
+// same holds for a later call of the same script if a call between them may load the script.
 func commandsOf(calls []Call) []resp.Command {
 	cmds, several := make([]resp.Command, len(calls)), false
 	for i, call := range calls {
@@ -119,13 +121,14 @@ func commandsOf(calls []Call) []resp.Command {
 		return cmds
 	}
 	later := map[string]*Script{} // the script of all later calls with a key, by key; nil if they have several
+	loads := map[string]bool{}    // digests of the scripts that a later call is sent with
 	for i := len(calls) - 1; i >= 0; i-- {
 		if calls[i].anyOrder {
 			continue
 		}
-		s := calls[i].script
+		s, digest := calls[i].script, calls[i].script.Digest()
 		for key := range calls[i].keys() {
-			if other, ok := later[key]; ok && other != s {
+			if other, ok := later[key]; ok && (other != s || loads[digest]) {
 				s = nil
 			}
 		}
@@ -133,6 +136,7 @@ func commandsOf(calls []Call) []resp.Command {
 			later[key] = s
 		}
 		if s == nil {
+			loads[digest] = true
 			cmds[i] = calls[i].script.withSource(calls[i].cmd, "EVAL")
 		}
 	}

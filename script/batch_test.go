@@ -111,6 +111,29 @@ func TestRunBatchKeepsTheOrderOfAKey(t *testing.T) {
 	}
 }
 
+// A script that one call sends with its source is known to the server from then on. Calls by digest before and after it, with a
+// key in common, still run in the order of the batch.
+func TestRunBatchLoadsAScriptInTheMiddle(t *testing.T) {
+	for _, knows := range []string{"", "a", "b", "ab"} {
+		srv, pool := setUp(t)
+		j := journals(srv)
+		for i, letter := range []string{"a", "b"} {
+			if strings.Contains(knows, letter) {
+				srv.Do("SCRIPT", "LOAD", j[i].Source())
+			}
+		}
+		same := script.New(j[0].Source())
+		keys, others := []string{"log"}, []string{"other"}
+		replies, err := script.RunBatch(t.Context(), pool,
+			[]script.Call{j[0].Call(keys, 1), same.Call(others, 2), j[1].Call(others, 3), j[0].Call(keys, 4)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantInts(t, replies, 1, 1, 2, 2)
+		wantLog(t, srv, "a1", "a4")
+	}
+}
+
 // A call without a place in the order is sent by digest, as are the calls beside it. It is repeated behind a later call.
 func TestRunBatchInAnyOrder(t *testing.T) {
 	keys := []string{"log"}
