@@ -97,7 +97,7 @@ func (p *reply) push(it item) {
 	}
 	f.attrs = 0
 	f.num++
-	if f.want < 0 {
+	if f.want < 0 && !it.kind.isAggregate() { // readAggregate has counted an aggregate
 		p.elements++
 	}
 }

@@ -287,9 +287,12 @@ func (r *Reader) readAggregate(mark byte) error {
 	if err != nil {
 		return err
 	}
-	per := 1 // values per element counted by n
+	per, own := 1, 0 // values per element counted by n; values that no earlier header has counted
 	if mark == '%' || mark == '|' {
 		per = 2
+	}
+	if f.want < 0 && mark != '|' {
+		own = 1
 	}
 	switch {
 	case n == null && mark == '*':
@@ -300,7 +303,7 @@ func (r *Reader) readAggregate(mark byte) error {
 		return r.syntax(0, "malformed length")
 	case n == 0 && mark == '>':
 		return r.syntax(0, "a push without elements")
-	case n > max(0, r.lim.Elements-r.elements)/per:
+	case n > max(0, r.lim.Elements-r.elements-own)/per:
 		return r.exceeds("elements", r.lim.Elements)
 	case len(r.frames) > r.lim.Depth:
 		return r.exceeds("depth", r.lim.Depth)
@@ -308,7 +311,7 @@ func (r *Reader) readAggregate(mark byte) error {
 		return r.exceeds("attributes", r.lim.Attributes)
 	}
 	r.r += header
-	r.elements += max(0, n*per)
+	r.elements += own + max(0, n*per)
 	if mark == '|' {
 		if f.attrs == 0 {
 			f.attrsFrom = len(r.items)

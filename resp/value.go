@@ -56,6 +56,9 @@ func (k Kind) String() string {
 // isNumber reports whether num holds the content of a value of kind k.
 func (k Kind) isNumber() bool { return k == Integer || k == Boolean || k == Double }
 
+// isAggregate reports whether values of kind k have elements.
+func (k Kind) isAggregate() bool { return k == Array || k == Map || k == Set || k == Push }
+
 // Value is a reply or an element of a reply. The zero Value is a null. A Value owns its memory, is
 // immutable, and may be copied and shared.
 //
