@@ -79,7 +79,7 @@ type shared struct{ strings.Builder }
 func (p *shared) add(s []byte, left int) string {
 	if p.Cap()-p.Len() < len(s) {
 		p.Reset()
-		p.Grow(min(len(s)*left, smallText))
+		p.Grow(min(len(s)*max(1, min(left, smallText)), smallText))
 	}
 	n := p.Len()
 	p.Write(s)
@@ -150,6 +150,7 @@ func (r *Reader) Skip() error {
 // anything. Its errors are the errors of Read. Special cases:
 //
 //   - Attributes come first: Map.
+//   - The value is a null of RESP2: BulkString or Array.
 //   - The byte is no valid type byte: Null.
 //   - A timeout interrupted Read: the kind of the unfinished value.
 func (r *Reader) Peek() (Kind, error) {

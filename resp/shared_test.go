@@ -2,6 +2,7 @@ package resp_test
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -50,6 +51,19 @@ func TestReadOfKeepsLimits(t *testing.T) {
 	r := resp.NewReader(strings.NewReader("$9\r\n123456789\r\n"), resp.Limits{Bulk: 8})
 	if v, err := r.ReadOf(2); err == nil {
 		t.Errorf("ReadOf = %v, want an error", v)
+	}
+}
+
+// A program that does not know how many replies are to come may pass any number.
+func TestReadOfAnyNumber(t *testing.T) {
+	for _, left := range []int{math.MaxInt, math.MaxInt/2 + 1, 1, 0, -1, math.MinInt} {
+		r := resp.NewReader(strings.NewReader("+first\r\n"+bulk(2)), resp.Limits{})
+		if _, err := r.Read(); err != nil { // fills the buffer
+			t.Fatal(err)
+		}
+		if v, err := r.ReadOf(left); err != nil || v.Kind() != resp.BulkString {
+			t.Errorf("ReadOf(%d) = %v, %v", left, v, err)
+		}
 	}
 }
 
