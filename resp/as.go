@@ -157,6 +157,9 @@ func (v Value) decodeScalar(dst reflect.Value) error {
 	case dst.CanFloat():
 		var f float64
 		f, err = v.Float()
+		if dst.Kind() == reflect.Float32 {
+			f = v.nearestFloat32(f)
+		}
 		tooLarge = dst.OverflowFloat(f)
 		dst.SetFloat(f)
 	default:
@@ -166,6 +169,15 @@ func (v Value) decodeScalar(dst reflect.Value) error {
 		return v.isNot(article(dst.Type()) + ": out of range")
 	}
 	return err
+}
+
+// nearestFloat32 returns the float32 nearest to v, of which f is the nearest float64. The float32 nearest to f may be another.
+func (v Value) nearestFloat32(f float64) float64 {
+	s, _ := v.Text()
+	if nearest, err := strconv.ParseFloat(s, 32); err == nil {
+		return nearest
+	}
+	return f
 }
 
 func (v Value) unsigned() (uint64, error) {

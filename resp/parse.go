@@ -149,8 +149,8 @@ func exactInt(s string) (_ int64, ok bool) {
 
 // isRounded reports whether s may be a double that a server has rounded to 17 digits: 1.7000000000000001e+18.
 func isRounded(s string) bool {
-	i := strings.IndexAny(strings.TrimLeft(s, "+-"), "eE")
-	return i > 0 && i <= 17+len(".")
+	i := strings.IndexAny(s, "eE")
+	return i > 0 && len(strings.Replace(strings.TrimLeft(s[:i], "+-"), ".", "", 1)) <= 17
 }
 
 // isNaNWord reports whether b is "nan", or "nan(chars)" as in C, where chars are letters, digits
