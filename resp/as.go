@@ -25,7 +25,8 @@ import (
 //     field is ignored, and a field without a name stays zero.
 //   - *E: nil for a null, and else a new E.
 //   - time.Time: RFC 3339, or the seconds and microseconds of TIME. A number needs a struct field with a unit.
-//   - a type whose pointer is an encoding.TextUnmarshaler.
+//   - a type whose pointer is an encoding.TextUnmarshaler. If it is a struct with tags, for example because a time.Time is
+//     embedded, an aggregate is read by the tags.
 //   - [Value]: the reply itself.
 //
 // The error is err, or an error reply in v, even inside an aggregate unless it is stored as a Value. A reply of another form
@@ -99,6 +100,9 @@ func (d *decoder) decode(v Value, dst reflect.Value, unit string) (err error) {
 	case *time.Duration:
 		*p, err = v.duration(unit)
 	case encoding.TextUnmarshaler:
+		if v.Kind().isAggregate() && d.hasFields(dst.Type()) { // p may be a struct that has the method by an embedded field
+			return d.decodeStruct(v, dst)
+		}
 		err = v.unmarshal(p, dst)
 	default:
 		err = d.decodeKind(v, dst, unit)

@@ -30,7 +30,8 @@ import (
 // 1970, and without one in RFC 3339. A time.Duration must have a unit; the fraction of a unit is cut off.
 //
 // Fields panics if the type cannot be stored, if a TextMarshaler returns an error, and if a time is out of the range of
-// its unit: with ns the years 1678 to 2262, so without the zero time. [As] reads what Fields has written.
+// its unit: with ns the years 1678 to 2262, so without the zero time; without a unit the years 0 to 9999. [As] reads what
+// Fields has written.
 func Fields(v any) []string {
 	r := reflect.ValueOf(v)
 	if !r.IsValid() {
@@ -104,9 +105,12 @@ func mapFields(r reflect.Value) []string {
 func textOf(v reflect.Value, unit string) (_ string, ok bool) {
 	for range maxPointers {
 		k := v.Kind()
-		indirect := k == reflect.Pointer || k == reflect.Interface
-		if indirect && v.IsNil() {
+		if (k == reflect.Pointer || k == reflect.Interface) && v.IsNil() {
 			return "", false
+		}
+		if k == reflect.Interface { // it may hold a nil pointer
+			v = v.Elem()
+			continue
 		}
 		if text, ok := timeText(v.Interface(), unit); ok {
 			return text, true
@@ -118,7 +122,7 @@ func textOf(v reflect.Value, unit string) (_ string, ok bool) {
 			}
 			return string(text), true
 		}
-		if !indirect {
+		if k != reflect.Pointer {
 			break
 		}
 		v = v.Elem()
@@ -213,17 +217,9 @@ func walkFields(t reflect.Type, around []reflect.Type) (list []field, err error)
 
 // decodeStruct stores the pairs of v in the fields of dst.
 func (d *decoder) decodeStruct(v Value, dst reflect.Value) error {
-	t := dst.Type()
-	fields, ok := d.structs[t]
-	if !ok {
-		var err error
-		if fields, err = fieldsOf(t); err != nil {
-			return err
-		}
-		if d.structs == nil {
-			d.structs = make(map[reflect.Type][]field)
-		}
-		d.structs[t] = fields
+	fields, err := d.fields(dst.Type())
+	if err != nil {
+		return err
 	}
 	pairs, err := v.Pairs()
 	if err != nil {
@@ -248,4 +244,29 @@ func (d *decoder) decodeStruct(v Value, dst reflect.Value) error {
 		}
 	}
 	return nil
+}
+
+// fields returns the tagged fields of a struct type.
+func (d *decoder) fields(t reflect.Type) ([]field, error) {
+	if fields, ok := d.structs[t]; ok {
+		return fields, nil
+	}
+	fields, err := fieldsOf(t)
+	if err != nil {
+		return nil, err
+	}
+	if d.structs == nil {
+		d.structs = make(map[reflect.Type][]field)
+	}
+	d.structs[t] = fields
+	return fields, nil
+}
+
+// hasFields reports whether t is a struct type with tagged fields.
+func (d *decoder) hasFields(t reflect.Type) bool {
+	if t.Kind() != reflect.Struct {
+		return false
+	}
+	_, err := d.fields(t)
+	return err == nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -118,6 +119,9 @@ func TestFieldsOfNil(t *testing.T) {
 		{map[string]any{"a": nil, "b": 1}, []string{"b", "1"}},
 		{map[string]*string{"a": nil, "b": ptr("x")}, []string{"b", "x"}},
 		{map[string]any{"a": (*int)(nil), "b": ptr(7)}, []string{"b", "7"}},
+		{map[string]any{"a": (*time.Time)(nil), "b": (*time.Duration)(nil), "c": time.Unix(0, 0).UTC()}, []string{"c", "1970-01-01T00:00:00Z"}},
+		{map[string]any{"a": (*big.Int)(nil), "b": (*netip.Addr)(nil), "c": ptr(any((*big.Int)(nil))), "d": *big.NewInt(7)}, []string{"d", "7"}},
+		{numbers{Any: (*big.Int)(nil)}, []string{"value", "0"}},
 		{map[string]*big.Int{"a": nil, "b": big.NewInt(7)}, []string{"b", "7"}},
 		{map[string]big.Int{"a": *big.NewInt(7)}, []string{"a", "7"}},
 		{map[string]*time.Time{"a": ptr(time.Unix(0, 0).UTC())}, []string{"a", "1970-01-01T00:00:00Z"}},
@@ -180,6 +184,53 @@ func TestFieldsOfTimes(t *testing.T) {
 		At time.Time `redis:"at,us"`
 	}{}); !slices.Equal(got, []string{"at", "-62135596800000000"}) {
 		t.Errorf("Fields with the zero time in microseconds = %q", got)
+	}
+}
+
+// As reads a time in RFC 3339 wherever it was stored, although RFC 3339 has neither zones with seconds nor years of five digits.
+func TestFieldsOfTimesWithoutUnit(t *testing.T) {
+	type stamped struct {
+		At time.Time `redis:"at"`
+	}
+	hours := func(h, seconds int) *time.Location { return time.FixedZone("", h*3600+seconds) }
+	for _, at := range []time.Time{
+		{}, time.Date(1890, 1, 2, 3, 4, 5, 6, hours(0, 53*60+28)), time.Date(1890, 1, 2, 3, 4, 5, 6, hours(-5, -1)),
+		time.Date(2024, 1, 2, 3, 4, 5, 6, hours(14, 0)), time.Date(2024, 1, 2, 3, 4, 5, 6, hours(-23, -59*60)),
+		time.Date(2024, 1, 2, 3, 4, 5, 6, hours(24, 0)), time.Date(2024, 1, 2, 3, 4, 5, 6, hours(-100, 0)),
+		time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(9999, 12, 31, 23, 59, 59, 999_999_999, time.UTC),
+	} {
+		words := resp.Fields(stamped{at})
+		if got, err := resp.As[stamped](read(t, resp.CmdStrings(words).Encoded()), nil); !got.At.Equal(at) || err != nil {
+			t.Errorf("%v is stored as %q and read as %v, %v", at, words, got.At, err)
+		}
+	}
+	for _, at := range []time.Time{time.Date(-1, 12, 31, 0, 0, 0, 0, time.UTC), time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)} {
+		if got := fieldsOrPanic(map[string]any{"at": at}); !strings.Contains(got, "out of range") {
+			t.Errorf("Fields with %v = %s", at, got)
+		}
+	}
+}
+
+// A struct with an embedded time has the methods of the time. Its tags count nevertheless, as they do for Fields.
+func TestAsOfEmbeddedText(t *testing.T) {
+	type event struct {
+		time.Time `redis:"at,ms"`
+		Name      string `redis:"name"`
+	}
+	want := event{time.UnixMilli(1700000000250), "x"}
+	words := resp.Fields(want)
+	if got, err := resp.As[event](read(t, resp.CmdStrings(words).Encoded()), nil); got != want || err != nil {
+		t.Errorf("after Fields = %q, As = %+v, %v, want %+v", words, got, err, want)
+	}
+	if got, err := resp.As[*event](parse(t, "$20|2024-02-29T12:00:00Z|"), nil); err != nil || got.Year() != 2024 {
+		t.Errorf("As of a text = %+v, %v", got, err)
+	}
+	if got, err := resp.As[event](parse(t, "*0|"), nil); got != (event{}) || err != nil {
+		t.Errorf("As of nothing = %+v, %v", got, err)
+	}
+	var kind *resp.KindError
+	if got, err := resp.As[netip.Addr](parse(t, "*0|"), nil); !errors.As(err, &kind) {
+		t.Errorf("As of an array as an address = %v, %v", got, err)
 	}
 }
 

@@ -121,12 +121,24 @@ func (v Value) duration(unit string) (time.Duration, error) {
 	return d, nil
 }
 
+// rfc3339 returns the text of t. RFC 3339 has four digits for the year, and an offset from UTC of minutes, less than a day.
+func rfc3339(t time.Time) string {
+	const day = 24 * 60 * 60
+	if _, offset := t.Zone(); offset%60 != 0 || offset <= -day || offset >= day {
+		t = t.UTC()
+	}
+	if t.Year() < 0 || t.Year() > 9999 {
+		panic("resp: Fields: a time.Time is out of range of RFC 3339: give the field a unit")
+	}
+	return t.Format(time.RFC3339Nano)
+}
+
 // timeText returns the text of a time.Time, or of a time.Duration with a unit, and whether v is one of them.
 func timeText(v any, unit string) (string, bool) {
 	switch v := v.(type) {
 	case time.Time:
 		if unit == "" {
-			return v.Format(time.RFC3339Nano), true
+			return rfc3339(v), true
 		}
 		n := v.Unix()*int64(time.Second/units[unit]) + int64(v.Nanosecond())/int64(units[unit])
 		if sinceEpoch(n, units[unit]).Unix() != v.Unix() { // the arithmetic has wrapped around
