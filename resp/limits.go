@@ -31,7 +31,8 @@ type Limits struct {
 const (
 	maxDepth = 1 << 16
 
-	// maxElements keeps the number of items within an int32, their index. It is also below the largest int of any platform, which stands for every larger length.
+	// maxElements keeps the number of items within an int32, their index. It is also below the largest
+	// int of any platform, which stands for every larger length.
 	maxElements = 1 << 30
 
 	// minTotal is longer than any reply without a string, so reading such replies need not check
