@@ -376,3 +376,40 @@ func TestOutcome(t *testing.T) {
 		t.Errorf("Outcome of a call with a reply = %v, %v", v, err)
 	}
 }
+
+// halfDone is a Doer without scripts whose batches end with an error: SCRIPT LOAD has one outcome, the script another.
+type halfDone struct {
+	conn.Doer
+	load, script error // nil for a reply
+}
+
+func (d halfDone) Error() string                { return "half done" }
+func (d halfDone) Len() int                     { return 2 }
+func (d halfDone) Is(target error) bool         { return target == conn.ErrUncertain }
+func (d halfDone) At(i int) (resp.Value, error) { return resp.Value{}, []error{d.load, d.script}[i] }
+
+func (d halfDone) Send(_ context.Context, cmd resp.Command) (resp.Value, error) {
+	if cmd.Name() == "EVALSHA" {
+		return resp.Value{}, resp.Error("NOSCRIPT x")
+	}
+	return resp.Value{}, nil
+}
+
+func (d halfDone) SendBatch(context.Context, []resp.Command) ([]resp.Value, error) { return nil, d }
+
+// The outcome of SCRIPT LOAD is not that of the script behind it.
+func TestRunHasTheOutcomeOfTheScript(t *testing.T) {
+	unsent := &conn.Error{Op: "EVALSHA", Err: errNetwork}
+	for _, tt := range []struct {
+		d    halfDone
+		want error
+	}{{halfDone{load: errNetwork}, nil}, {halfDone{script: unsent}, unsent}} {
+		s := script.New("return 1")
+		if _, err := s.Run(t.Context(), tt.d, nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Run(t.Context(), tt.d, nil); err != tt.want {
+			t.Errorf("Run after SCRIPT LOAD with %v = %v, want %v", tt.d.load, err, tt.want)
+		}
+	}
+}

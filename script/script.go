@@ -112,10 +112,9 @@ func (s *Script) run(ctx context.Context, d conn.Doer, cmd resp.Command, eval st
 	if s.noteMissing() {
 		// The reply to SCRIPT LOAD does not matter: if cmd still gets NOSCRIPT, the EVAL below works.
 		replies, err := d.SendBatch(ctx, []resp.Command{s.load(cmd), cmd})
-		if err != nil {
+		switch v, err := conn.Outcome(replies, err, 1); {
+		case err != nil:
 			return resp.Value{}, err
-		}
-		switch v := replies[1]; {
 		case v.Err() == nil:
 			return v, nil
 		case !isNoScript(v):
