@@ -536,10 +536,11 @@ func LeaseFrom(ctx context.Context) *Lease {
 	return l
 }
 
-// notifyWhole reports the end of l to the whole, if l is a part.
+// notifyWhole reports the end of l to the whole, if l is a part. Without l a whole that goes on may end sooner.
 func (l *Lease) notifyWhole() {
 	if whole := l.whole.Load(); whole != nil {
 		whole.group.checkQuorum(l.now().lost)
+		whole.stopContexts()
 	}
 }
 
