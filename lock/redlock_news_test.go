@@ -2,10 +2,13 @@ package lock_test
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/lock"
 )
 
@@ -37,5 +40,42 @@ func TestRedlockStopBeforeAfterALoss(t *testing.T) {
 		lostBecause(t, context.Cause(work), lock.Ending)
 		f[0].srv.Mute(false)
 		mustUnlock(t, lease)
+	})
+}
+
+// A waiter may have had its last answer of a process that is gone by now, and notes it at the end of the wait: the quarantine of the next process
+// goes on from the first sight.
+func TestRedlockAnswerOfAnEarlierProcess(t *testing.T) {
+	inFleet(t, 3, func(t *testing.T, f fleet) {
+		mine := f.process(lock.Config{})
+		held := lockRed(t, f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, false))
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		waiting := waits(t, ctx, mine.redlock(t, lock.RedlockConfig{}, false))
+		restarted := time.Now()
+		f[0].srv.Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+			if !strings.HasPrefix(strings.ToUpper(cmd.String()), "INFO") {
+				return fakeredis.Run()
+			}
+			text := fmt.Sprintf("run_id:next\r\nuptime_in_seconds:%d", int(time.Since(restarted).Seconds())+1)
+			return fakeredis.Reply(fmt.Sprintf("$%d\r\n%s\r\n", len(text), text))
+		})
+		other, err := lock.NewRedlock(lock.RedlockConfig{}, mine[0].Reentrant("other"), mine[1].Reentrant("other"), mine[2].Reentrant("other"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []int{2, 3} { // without the vote of the next process, and with it
+			lease := lockRed(t, other)
+			synctest.Wait()
+			if n := len(lease.Members()); n != want {
+				t.Errorf("%v after the restart %d servers vote, want %d", time.Since(restarted), n, want)
+			}
+			mustUnlock(t, lease)
+			time.Sleep(35 * time.Second)
+		}
+		if lease := <-waiting; lease != nil {
+			t.Error("the waiter has a lock that is held")
+		}
+		mustUnlock(t, held)
 	})
 }

@@ -69,7 +69,8 @@ func (d *Identity) Useful() bool {
 }
 
 // Note records the reply to an INFO sent after start, if the reply identifies the server. Note returns the minimum
-// time for which the process has been at this address, as far as the client knows.
+// time for which the process has been at this address, as far as the client knows. A reply that comes later than one to a later INFO brings no
+// former process back.
 func (d *Identity) Note(info resp.Value, start clock.Instant) (age time.Duration, ok bool) {
 	runID, age, ok := ParseServerInfo(info)
 	if !ok {
@@ -77,7 +78,12 @@ func (d *Identity) Note(info resp.Value, start clock.Instant) (age time.Duration
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if runID != d.runID {
+	switch other := runID != d.runID; {
+	case start.Time.Before(d.last.Time) && other: // perhaps gone by now
+		return 0, true
+	case start.Time.Before(d.last.Time):
+		start = d.last
+	case other:
 		d.changed = d.runID != ""
 		d.moved = d.changed && age >= d.last.AtLeast(start)
 		d.runID, d.first = runID, start
