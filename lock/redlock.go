@@ -68,7 +68,8 @@ var ErrNoQuorum = errors.New("lock: no majority of the servers could be asked")
 // immutable, and many goroutines may share it.
 //
 // Use servers without replicas: after a failover a replica may not know granted locks. A restarted server has no vote for
-// RedlockConfig.Quarantine, unless it writes its AOF with appendfsync always. A server emptied by FLUSHALL is not detected.
+// RedlockConfig.Quarantine, unless it writes its AOF with appendfsync always: do not turn that on by a restart while locks are held. A server emptied
+// by FLUSHALL is not detected.
 // A Redlock has no fencing token, because tokens of several servers do not order the holders.
 // Open the clients of the nodes with conn.New: conn.Open fails while its server is down.
 //
