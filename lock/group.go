@@ -21,9 +21,8 @@ type group struct {
 	over    sync.Once          // guards ended
 
 	// Guarded by the mu of the whole.
-	parts      []*Lease
-	armed      bool
-	extendedTo time.Time // the latest end that an Extend has asked for, for parts that join later; zero for none
+	parts []*Lease
+	armed bool
 }
 
 // newWhole makes one lease of parts. The whole's next Err reports earlier losses of parts.
@@ -63,19 +62,16 @@ func (g *group) members() []*Lease {
 func (g *group) join(part *Lease) bool {
 	l := g.whole
 	l.mu.Lock()
-	joined, rest := l.phase == held, time.Until(g.extendedTo)
-	if joined {
-		g.parts = append(g.parts, part)
-		part.whole.Store(l)
-		if g.armed {
-			part.arm()
-		}
+	defer l.mu.Unlock()
+	if l.phase != held {
+		return false
 	}
-	l.mu.Unlock()
-	if joined && rest > 0 {
-		_ = extendPart(context.Background(), part, rest)
+	g.parts = append(g.parts, part)
+	part.whole.Store(l)
+	if g.armed {
+		part.arm()
 	}
-	return joined
+	return true
 }
 
 // armLocked arms the deadline of each part. The whole needs no timer of its own.
