@@ -186,6 +186,7 @@ func (r *request) unanswered(ctx context.Context, start clock.Instant, err error
 			r.unsure = true
 			c.acquires.Stay(r.permits)
 		}
+		r.landed = time.Now().Add(remote.Arrival)
 	default:
 		if ctx.Err() != nil && k.queued() { // otherwise withdraw would send another undo
 			r.leaveQueue()

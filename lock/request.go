@@ -51,6 +51,7 @@ type request struct {
 	turn   *ownedLock    // the turn of the Owner, during an attempt; nil without
 	asked  bool          // at least one attempt may have reached the server, or given r a place in its queue
 	unsure bool          // an earlier attempt had no reply; the next attempt uses the same latch
+	landed time.Time     // with unsure: by then the earlier attempts have run, or never will
 	place  any           // a place in the server's line that no waiter has yet; nil for none
 	shared chan struct{} // capacity 1: signalled on a grant that this request may share; nil if there can be none
 	got    *Lease        // the lease, once granted

@@ -42,3 +42,35 @@ func unansweredBehindOthers(t *testing.T, w *world, inFront []lock.Option) {
 	w.wantKey("sem", "0")
 	w.settled("sem")
 }
+
+// Callers whose requests came to nothing ask behind others as long as these may arrive, and then wait like all.
+func TestSemaphoreUnansweredAsksForAWhile(t *testing.T) {
+	inVirtualTime(t, func(t *testing.T, w *world) {
+		const callers = 10
+		c := w.client(lock.Config{})
+		s := setUp(t, c, 1)
+		wantOK(t, "Acquire", s.Acquire(t.Context(), 1))
+		w.onKind("semaphore", "acquire", func(n int) fakeredis.Action {
+			if n <= callers {
+				return fakeredis.Delay(time.Millisecond, fakeredis.Close())
+			}
+			return fakeredis.Run()
+		})
+		acquired := make(chan error, callers)
+		for range callers {
+			go func() { acquired <- s.Acquire(t.Context(), 1) }()
+		}
+		w.sleep(10 * time.Second)
+		before := w.asked()
+		w.sleep(time.Minute)
+		if n := w.asked() - before; n > 61 { // the one in front asks once a second
+			t.Errorf("%d requests of %d callers in a minute", n, callers)
+		}
+		for range callers {
+			wantOK(t, "Release", s.Release(t.Context(), 1))
+			wantOK(t, "Acquire", <-acquired)
+		}
+		wantOK(t, "Release", s.Release(t.Context(), 1))
+		w.settled("sem")
+	})
+}

@@ -121,11 +121,12 @@ func (w *waiter) lookInLine(ctx context.Context) (done bool, again <-chan time.T
 		}
 		return false, time.After(c.pace.PollMax), nil // the waiter at the front reports a failure
 	}
+	asked := time.Now()
 	granted, _, err := w.attempt(whileOpen)
 	switch {
 	case granted, err != nil && !temporary(err):
 		return true, nil, err
-	case w.unsure: // an earlier request may still arrive
+	case w.unsure && (err != nil || asked.Before(w.landed)): // an earlier request may still arrive
 		again = time.After(c.pace.PollMax)
 	case err == nil:
 		w.expiredSince = time.Time{}
