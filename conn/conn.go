@@ -179,10 +179,11 @@ func (c *Conn) Err() error { return c.l.Err() }
 // nothing after With has returned. Close returns nil and may be called more than once.
 func (c *Conn) Close() error {
 	c.mu.Lock()
-	if !c.ended { // the Pool may have lent the connection to another caller
+	ended := c.ended // then the Pool may have lent the connection to another caller
+	c.mu.Unlock()
+	if !ended {
 		c.l.Fail(ErrClosed)
 	}
-	c.mu.Unlock()
 	if c.own != nil {
 		c.own.pushes.close()
 		c.own.wg.Wait()

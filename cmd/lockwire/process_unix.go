@@ -75,10 +75,11 @@ func (p *process) wait(mayRun func() bool) int {
 }
 
 // pause continues the program after a stop by the terminal: with Ctrl-Z, as soon as this process continues; for using the
-// terminal from the background, as soon as this process has the terminal, which the program then gets.
+// terminal from the background, as soon as this process has the terminal, which the program then gets. A program that has
+// the terminal stops by Ctrl-Z only, whatever the signal: another lockwire stops itself by SIGTTIN then.
 func (p *process) pause(by syscall.Signal, mayRun func() bool) {
 	lent := p.terminal.takeBack(p.pid)
-	if by == syscall.SIGTSTP || !p.terminal.ours() {
+	if lent || by == syscall.SIGTSTP || !p.terminal.ours() {
 		p.terminal.suspend()
 	}
 	if !mayRun() {

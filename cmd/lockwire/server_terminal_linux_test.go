@@ -261,6 +261,22 @@ func TestServerRunPausedAfterBackground(t *testing.T) {
 	s.await("code=130")
 }
 
+// Ctrl-Z stops a command that runs another one, too, and both go on.
+func TestServerRunNestedPaused(t *testing.T) {
+	srv := redistest.Start(t, redistest.Options{})
+	s := startShell(t, srv.URL())
+	s.write("$lockwire run outer -- $lockwire run inner -- sh -c 'echo begun; read line; echo got=$line'\n")
+	s.await("begun\r\n")
+	s.write("\x1a")
+	s.await("Stopped")
+	s.write("fg\n")
+	s.await("$lockwire run outer")
+	s.write("again\n")
+	s.await("got=again")
+	s.write("echo code=$?\n")
+	s.await("code=0")
+}
+
 // In a pipeline the other programs read what is typed, too, and Ctrl-C reaches all.
 func TestServerRunInPipeline(t *testing.T) {
 	srv := redistest.Start(t, redistest.Options{})
