@@ -130,7 +130,7 @@ func (c *Cluster) Tx(ctx context.Context, cmds []resp.Command) (_ []resp.Value, 
 	if len(cmds) == 0 {
 		return nil, nil
 	}
-	slot, err := routeAll(cmds, anySlot, true)
+	slot, err := routeAll(cmds, true)
 	if err != nil {
 		return nil, err
 	}
@@ -140,8 +140,9 @@ func (c *Cluster) Tx(ctx context.Context, cmds []resp.Command) (_ []resp.Value, 
 	return run(&k, c.targetOf(slot), func(at target) ([]resp.Value, error) { return at.tx(ctx, cmds) })
 }
 
-// routeAll returns slot or, for anySlot, that of the first command with a key. With inOne, a command must not have another slot.
-func routeAll(cmds []resp.Command, slot int, inOne bool) (int, error) {
+// routeAll returns the slot of the first command with a key. With inOne, a further command must not have another slot.
+func routeAll(cmds []resp.Command, inOne bool) (int, error) {
+	slot := anySlot
 	for i := range cmds {
 		s, err := routeOf(&cmds[i], i+1)
 		switch {

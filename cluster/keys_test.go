@@ -485,21 +485,6 @@ func TestWatchReturnsTheErrorOfFn(t *testing.T) {
 	})
 }
 
-// Commands of fn for another slot are refused at once, and not sent.
-func TestWatchOfAnotherSlot(t *testing.T) {
-	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
-		calls := 0
-		_, err := c.Watch(t.Context(), []string{keyB}, func(*conn.Conn) ([]resp.Command, error) {
-			calls++
-			return []resp.Command{resp.Cmd("PING"), resp.Cmd("SET", keyA, "1")}, nil
-		})
-		if !errors.Is(err, conn.ErrRefused) || calls != 1 {
-			t.Errorf("Watch() = %v after %d calls, want a refusal after one", err, calls)
-		}
-		f.wantCounts("MULTI", 0, 0, 0)
-	})
-}
-
 // Watch waits where the node is not ready, or the slot moves, as long as fn has not been called.
 func TestWatchWaits(t *testing.T) {
 	for _, text := range []string{"CLUSTERDOWN x", "TRYAGAIN x", "LOADING x", fmt.Sprintf("ASK %d %s", slotB, nodeC)} {

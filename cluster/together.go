@@ -23,7 +23,7 @@ func isWait(cmd resp.Command) bool {
 // connection. If the node has executed nothing, the whole batch is repeated, after a redirection on
 // the named node. Otherwise the refusals are returned as replies.
 func (c *Cluster) sendTogether(ctx context.Context, cmds []resp.Command) (values []resp.Value, err error) {
-	slot, err := routeAll(cmds, anySlot, false)
+	slot, err := routeAll(cmds, false)
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ const abortSteps = 3
 
 // Watch is conn.Pool.Watch on the node that serves the keys, which must be in one slot. Until fn is called, Watch follows
 // MOVED and waits for a node that is not ready, as Send does. Watch also begins anew, with another call of fn, if the node
-// has refused the transaction because the slot has moved. Commands for another slot are refused, as by Tx.
+// has refused the transaction because the slot has moved.
 //
 // While a slot moves, Watch of a key that is on the new node already waits for the end of the move, within the limits in
 // Config.Node.Retry, and then fails with ASK. A read by fn may fail with MOVED or ASK: that is an error of fn, which Watch
@@ -35,9 +35,7 @@ func (c *Cluster) Watch(ctx context.Context, keys []string, fn func(*conn.Conn) 
 		err := at.lend(ctx, k.name, func(lent *conn.Conn) (err error) {
 			values, err = lent.Watch(ctx, keys, func(lent *conn.Conn) (cmds []resp.Command, err error) {
 				called = true
-				if cmds, failed = fn(lent); failed == nil {
-					_, failed = routeAll(cmds, slot, true)
-				}
+				cmds, failed = fn(lent)
 				return cmds, failed
 			})
 			return err
