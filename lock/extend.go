@@ -106,19 +106,26 @@ func (l *Lease) askExtension(ctx context.Context, d time.Duration) (start clock.
 	return start, nil
 }
 
-// extend is Extend of a lease with Members. A member that answers later than needed is extended all the same.
+// extend is Extend of a lease with Members. A member that answers later than needed is extended all the same, and so is one that joins later.
 func (g *group) extend(ctx context.Context, d time.Duration) error {
 	if g.longest > 0 && d > g.longest {
 		return invalidf("lease of %v, longer than the Quarantine of %v", d, g.longest)
 	}
-	if err := g.whole.Err(); err != nil {
+	l := g.whole
+	if err := l.Err(); err != nil {
 		return err
 	}
-	return g.ask(ctx, func(p *Lease) error {
-		ctx, cancel := context.WithTimeout(p.client.untilCloseOnly(ctx), watchdog.Limit(p.client.cfg.Lease))
-		defer cancel()
-		return p.Extend(ctx, d)
-	})
+	l.mu.Lock()
+	g.extendedTo = clock.Later(time.Now().Add(d), g.extendedTo) // before the look for parts: one that joins meanwhile is extended there or here
+	l.mu.Unlock()
+	return g.ask(ctx, func(p *Lease) error { return extendPart(ctx, p, d) })
+}
+
+// extendPart extends a part as its client would, whatever becomes of the caller.
+func extendPart(ctx context.Context, p *Lease, d time.Duration) error {
+	ctx, cancel := context.WithTimeout(p.client.untilCloseOnly(ctx), watchdog.Limit(p.client.cfg.Lease))
+	defer cancel()
+	return p.Extend(ctx, d)
 }
 
 // Check asks the server whether the lock is still held. The request changes nothing on the server. Check returns:

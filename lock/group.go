@@ -21,8 +21,9 @@ type group struct {
 	over    sync.Once          // guards ended
 
 	// Guarded by the mu of the whole.
-	parts []*Lease
-	armed bool
+	parts      []*Lease
+	armed      bool
+	extendedTo time.Time // the latest end that an Extend has asked for, for parts that join later; zero for none
 }
 
 // newWhole makes one lease of parts. The whole's next Err reports earlier losses of parts.
@@ -58,20 +59,23 @@ func (g *group) members() []*Lease {
 	return slices.Clone(g.parts)
 }
 
-// join adds a part to a held lease, and reports false if the lease has ended.
-func (g *group) join(part *Lease) bool {
+// join adds a part to a held lease, and reports false if the lease has ended. The part is extended like the others were.
+func (g *group) join(ctx context.Context, part *Lease) bool {
 	l := g.whole
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.phase != held {
-		return false
+	joined, rest := l.phase == held, time.Until(g.extendedTo)
+	if joined {
+		g.parts = append(g.parts, part)
+		part.whole.Store(l)
+		if g.armed {
+			part.arm()
+		}
 	}
-	g.parts = append(g.parts, part)
-	part.whole.Store(l)
-	if g.armed {
-		part.arm()
+	l.mu.Unlock()
+	if joined && rest > 0 {
+		_ = extendPart(ctx, part, rest) // else it ends at its own time, like a part that Extend did not reach
 	}
-	return true
+	return joined
 }
 
 // armLocked arms the deadline of each part. The whole needs no timer of its own.

@@ -81,7 +81,7 @@ const (
 // programs without Multi and Redlock.
 type parts interface {
 	members() []*Lease
-	join(part *Lease) bool
+	join(ctx context.Context, part *Lease) bool
 	validUntil() time.Time
 	checkClocks()
 	armLocked()

@@ -173,7 +173,7 @@ func (b *ballot) askAgain(ctx context.Context, node int, refused error, took tim
 // settle counts a vote, and waits for the decision. A grant of no use is released.
 func (b *ballot) settle(ctx context.Context, node int, lease *Lease, err error) {
 	b.count(node, lease, err)
-	if err == nil && b.joinIfWon(node, lease) {
+	if err == nil && b.joinIfWon(ctx, node, lease) {
 		h := b.lock.members[node]
 		h.client.kept.Set(h.target.awaitedAs(), false)
 		return
@@ -200,7 +200,7 @@ func (b *ballot) settleBehind(ctx context.Context, node int, granted *Lease) {
 
 // joinIfWon waits for the decision and reports whether the lease, if won, has the part l. A vote whose client is closed
 // before the decision does not count.
-func (b *ballot) joinIfWon(node int, l *Lease) bool {
+func (b *ballot) joinIfWon(ctx context.Context, node int, l *Lease) bool {
 	select {
 	case <-b.done:
 	case <-b.lock.members[node].client.life.Done():
@@ -209,7 +209,7 @@ func (b *ballot) joinIfWon(node int, l *Lease) bool {
 	b.mu.Lock()
 	whole, counted := b.whole, b.votes[node].lease == l
 	b.mu.Unlock()
-	return whole != nil && (counted || whole.group.join(l))
+	return whole != nil && (counted || whole.group.join(ctx, l))
 }
 
 // count records the answer of one server: the lease l, or err. A decided ballot stays as it is.

@@ -79,3 +79,32 @@ func TestRedlockAnswerOfAnEarlierProcess(t *testing.T) {
 		mustUnlock(t, held)
 	})
 }
+
+// A part that is granted late is extended like the others.
+func TestRedlockLateGrantAfterExtend(t *testing.T) {
+	inFleet(t, 3, func(t *testing.T, f fleet) {
+		r := f.process(lock.Config{}).redlock(t, lock.RedlockConfig{}, false)
+		mustUnlock(t, lockRed(t, r))
+		f.free()
+		f[2].onScript("acquire", func(int) fakeredis.Action { return fakeredis.Delay(100*time.Millisecond, fakeredis.Run()) })
+		lease := lockRed(t, r, lock.For(20*time.Second))
+		if err := lease.Extend(t.Context(), 29*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		f[2].srv.Intercept(nil)
+		if n := len(lease.Members()); n != 2 {
+			t.Fatalf("%d members before the late grant", n)
+		}
+		time.Sleep(25 * time.Second)
+		for i, part := range lease.Members() {
+			if left := time.Until(part.ValidUntil()); part.Err() != nil || left < 3*time.Second {
+				t.Errorf("part %d: Err() = %v, valid for %v", i, part.Err(), left)
+			}
+		}
+		if n := f.taken("job"); n != 3 {
+			t.Errorf("taken on %d servers", n)
+		}
+		mustUnlock(t, lease)
+		f.free()
+	})
+}
