@@ -466,6 +466,21 @@ func TestWatchRedirectedForEver(t *testing.T) {
 	})
 }
 
+// A command for another slot than the watched keys is refused, and fn is not called again: no node could take the transaction.
+func TestWatchWithACommandOfAnotherSlot(t *testing.T) {
+	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {
+		f.refuseTx(nodeB, fmt.Sprintf("-MOVED %d %s", slotA, nodeA))
+		calls := 0
+		_, err := c.Watch(t.Context(), []string{keyB}, func(*conn.Conn) ([]resp.Command, error) {
+			calls++
+			return []resp.Command{resp.Cmd("SET", keyB, 1), resp.Cmd("INCR", keyA)}, nil
+		})
+		if !errors.Is(err, resp.ErrCrossSlot) || errors.Is(err, resp.ErrMoved) || !strings.Contains(err.Error(), fmt.Sprint(slotA)) || calls != 1 {
+			t.Errorf("Watch = %v after %d calls", err, calls)
+		}
+	})
+}
+
 // An error of fn ends Watch, whatever it matches, and does not change the topology.
 func TestWatchReturnsTheErrorOfFn(t *testing.T) {
 	bubble(t, cluster.Config{}, func(t *testing.T, f *fakes, c *cluster.Cluster) {

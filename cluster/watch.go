@@ -17,7 +17,8 @@ const abortSteps = 3
 
 // Watch is conn.Pool.Watch on the node that serves the keys, which must be in one slot. Until fn is called, Watch follows
 // MOVED and waits for a node that is not ready, as Send does. Watch also begins anew, with another call of fn, if the node
-// has refused the transaction because the slot has moved.
+// has refused the transaction because the slot has moved. A transaction with a command for another slot that the node does
+// not serve fails with CROSSSLOT.
 //
 // While a slot moves, Watch of a key that is on the new node already waits for the end of the move, within the limits in
 // Config.Node.Retry, and then fails with ASK. A read by fn may fail with MOVED or ASK: that is an error of fn, which Watch
@@ -59,6 +60,8 @@ func (c *Cluster) Watch(ctx context.Context, keys []string, fn func(*conn.Conn) 
 		case called && !isRedirect(err):
 			k.decide(at, err, &k.lastFailure)
 			return nil, err
+		case called && ofAnotherSlot(err, slot):
+			return nil, fmt.Errorf("%w: a command of the transaction is not for slot %d of the watched keys: %v", resp.ErrCrossSlot, slot, err)
 		case isRedirect(err) && errors.Is(err, resp.ErrAsk): // ASKING would not hold for the commands of fn
 			err = fmt.Errorf("%w: a key to watch has moved, and its slot has not: %w", resp.ErrTryAgain, err)
 		}
@@ -66,4 +69,11 @@ func (c *Cluster) Watch(ctx context.Context, keys []string, fn func(*conn.Conn) 
 			return nil, err
 		}
 	}
+}
+
+// ofAnotherSlot reports whether err is a redirection of a command for another slot than the given one.
+func ofAnotherSlot(err error, slot int) bool {
+	reply, _ := errors.AsType[resp.Error](err)
+	r, ok := reply.Redirect()
+	return ok && r.Slot != slot
 }
