@@ -21,7 +21,7 @@ type group struct {
 	over    sync.Once          // guards ended
 
 	// Guarded by the mu of the whole.
-	parts      []*Lease
+	parts      []*Lease // never changed in place
 	armed      bool
 	extendedTo time.Time // the latest end that an Extend has asked for, for parts that join later; zero for none
 }
@@ -30,7 +30,7 @@ type group struct {
 func newWhole(quorum int, all bool, parts []*Lease, ended func(awaited bool), longest time.Duration) *Lease {
 	first := parts[0]
 	l := &Lease{hold: hold{client: first.client, target: first.target, owner: first.owner}, renewed: first.renewed, limits: first.limits, grantedAt: first.client.now()}
-	l.group = &group{whole: l, quorum: quorum, all: all, parts: slices.Clone(parts), ended: ended, longest: longest}
+	l.group = &group{whole: l, quorum: quorum, all: all, parts: parts, ended: ended, longest: longest}
 	for _, p := range parts {
 		p.whole.Store(l)
 	}
@@ -50,13 +50,13 @@ func (l *Lease) Members() []*Lease {
 	if l.group == nil {
 		return nil
 	}
-	return l.group.members()
+	return slices.Clone(l.group.members())
 }
 
 func (g *group) members() []*Lease {
 	g.whole.mu.Lock()
 	defer g.whole.mu.Unlock()
-	return slices.Clone(g.parts)
+	return g.parts
 }
 
 // join adds a part to a held lease, and reports false if the lease has ended. The part is extended like the others were.
@@ -65,7 +65,7 @@ func (g *group) join(ctx context.Context, part *Lease) bool {
 	l.mu.Lock()
 	joined, rest := l.phase == held, time.Until(g.extendedTo)
 	if joined {
-		g.parts = append(g.parts, part)
+		g.parts = append(slices.Clip(g.parts), part)
 		part.whole.Store(l)
 		if g.armed {
 			part.arm()
@@ -288,7 +288,7 @@ const nodeTimeoutMin, nodeTimeoutMax = 20 * time.Millisecond, 250 * time.Millise
 // sameServer reports whether two locks are certainly on the same server.
 func (h *Handle) sameServer(other *Handle) bool {
 	a, b := h.client, other.client
-	return a == b || a.nature.same(&b.nature) || a.nature.dataName() != "" && a.nature.dataName() == b.nature.dataName()
+	return a == b || a.nature.same(&b.nature) || a.nature.data != "" && a.nature.data == b.nature.data
 }
 
 // several are the locks of a Multi, in the order of their acquisition, or of a Redlock, in the order of its nodes.

@@ -56,7 +56,7 @@ func NewMulti(members ...Member) (*Multi, error) {
 	}
 	m.aliases.suspect(m.members)
 	slices.SortStableFunc(m.members, func(a, b *Handle) int {
-		return cmp.Or(cmp.Compare(a.target.Name, b.target.Name), cmp.Compare(a.client.nature.dataName(), b.client.nature.dataName()))
+		return cmp.Or(cmp.Compare(a.target.Name, b.target.Name), cmp.Compare(a.client.nature.data, b.client.nature.data))
 	})
 	return m, nil
 }

@@ -237,9 +237,11 @@ type redlockCall struct {
 // identify returns an error if two of the servers are one. Each client asks its server once for an unknown identity;
 // a server that does not answer in time is identified with its vote.
 func (r *Redlock) identify(ctx context.Context, timeout time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	atOnce(r.members, func(_ int, h *Handle) { h.client.identity.Ask(ctx) })
+	if slices.ContainsFunc(r.members, func(h *Handle) bool { return h.client.identity.Unasked() }) {
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		atOnce(r.members, func(_ int, h *Handle) { h.client.identity.Ask(ctx) })
+	}
 	return r.distinct()
 }
 

@@ -348,7 +348,7 @@ func (b *ballot) noQuorumLocked(ended error) error {
 			continue
 		}
 		name := fmt.Sprintf("node %d", node+1)
-		if data := b.lock.members[node].client.nature.dataName(); data != "" {
+		if data := b.lock.members[node].client.nature.data; data != "" {
 			name += " (" + data + ")"
 		}
 		errs = append(errs, fmt.Errorf("%s: %w", name, v.err))

@@ -71,7 +71,7 @@ type Spread interface {
 type nature struct {
 	inner    Server          // the innermost Server, without wrappers
 	spread   Spread          // nil for a single server
-	sole     Sole            // nil for several servers, or with Standalone
+	data     string          // names the server's data, the same in every process; "" if unknown
 	failover remote.Failover // nil if no replica ever replaces a server
 }
 
@@ -86,7 +86,7 @@ func classify(s Server, standalone bool) (n nature, err error) {
 		if spread, ok := at.(Spread); ok {
 			n.spread, stand = spread, spread
 		} else if sole, ok := at.(Sole); ok {
-			n.sole, stand = sole, sole
+			n.data, stand = sole.Target(), sole
 		}
 	}
 	switch {
@@ -141,14 +141,6 @@ func (n *nature) publish(p Publishing) string {
 		return remote.PlainPublish
 	}
 	return ""
-}
-
-// dataName returns the name of the server's data, the same in every process; "" if unknown.
-func (n *nature) dataName() string {
-	if n.sole == nil {
-		return ""
-	}
-	return n.sole.Target()
 }
 
 // Publishing selects the kind of channel for waking waiters.

@@ -12,12 +12,16 @@ import (
 // Bounds has the releases of a client that are under way. Those with the longest limit share their end: a timer and a context each
 // would take 14 % more CPU for a Lock and Unlock beside 64 others.
 type Bounds struct {
-	under    Calls
-	leave    func()          // constant
-	all      context.Context // ended by Close
-	endAll   context.CancelFunc
-	tasks    context.Context // ended by HurryTasks
-	endTasks context.CancelFunc
+	under Calls
+	leave func() // constant
+	all   life   // ended by Close
+	tasks life   // ended by HurryTasks
+}
+
+// life has the contexts of releases that end with it.
+type life struct {
+	context.Context // constant
+	end             context.CancelFunc
 
 	mu     sync.Mutex      // guards the following
 	shared context.Context // ends Max after its begin; nil before the first release
@@ -36,8 +40,8 @@ const (
 // New returns Bounds without a release.
 func New() *Bounds {
 	b := new(Bounds)
-	b.all, b.endAll = context.WithCancel(context.Background())
-	b.tasks, b.endTasks = context.WithCancel(context.Background())
+	b.all.Context, b.all.end = context.WithCancel(context.Background())
+	b.tasks.Context, b.tasks.end = context.WithCancel(context.Background())
 	b.leave = func() { b.under.Leave(0) }
 	return b
 }
@@ -48,27 +52,29 @@ func (b *Bounds) Context(ctx context.Context, most time.Duration, task bool) (bo
 	switch {
 	case task && b.all.Err() != nil: // after Close, only its caller waits for it, whose context may have ended
 		return until(ctx, context.Background(), min(most, CloseTime))
+	case task && most >= Max:
+		return remote.WithValues(b.tasks.untilMax(), ctx), func() {}
 	case task:
-		return until(ctx, b.tasks, most)
+		return until(ctx, &b.tasks, most)
 	case !b.under.Enter(0): // a release after Close has its whole time
 		return until(ctx, context.Background(), most)
 	case most >= Max:
-		return remote.WithValues(b.end(), ctx), b.leave
+		return remote.WithValues(b.all.untilMax(), ctx), b.leave
 	}
-	bound, end := until(ctx, b.all, most)
+	bound, end := until(ctx, &b.all, most)
 	return bound, func() { end(); b.leave() }
 }
 
-// end returns a context for the releases that begin within half of Max.
-func (b *Bounds) end() context.Context {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if now := time.Now(); b.shared == nil || now.Sub(b.begin) > Max/2 {
-		ctx, cancel := context.WithTimeout(b.all, Max)
+// untilMax returns a context for the releases that begin within half of Max.
+func (l *life) untilMax() context.Context {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now := time.Now(); l.shared == nil || now.Sub(l.begin) > Max/2 {
+		ctx, cancel := context.WithTimeout(l.Context, Max)
 		context.AfterFunc(ctx, cancel)
-		b.shared, b.begin = remote.Dividing(ctx), now
+		l.shared, l.begin = remote.Dividing(ctx), now
 	}
-	return b.shared
+	return l.shared
 }
 
 // until returns a context with the values of ctx that ends after most, or with over.
@@ -85,16 +91,16 @@ func (b *Bounds) HurryTasks(ctx context.Context) (stop func()) {
 		limit = min(limit, time.Until(end)/2)
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
-	over := context.AfterFunc(ctx, b.endTasks)
+	over := context.AfterFunc(ctx, b.tasks.end)
 	return func() {
 		over()
 		cancel()
-		b.endTasks()
+		b.tasks.end()
 	}
 }
 
 // Close waits for releases under way until ctx ends, and then ends all contexts.
 func (b *Bounds) Close(ctx context.Context) {
 	b.under.Close(ctx)
-	b.endAll()
+	b.all.end()
 }

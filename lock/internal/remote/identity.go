@@ -122,6 +122,9 @@ func Text(v resp.Value, err error) (string, error) {
 	return v.Text()
 }
 
+// Unasked reports whether Ask asks.
+func (d *Identity) Unasked() bool { return d.ID() == "" && !d.asked.Load() }
+
 // Ask asks the server for an unknown identity, once.
 func (d *Identity) Ask(ctx context.Context) {
 	if d.ID() != "" || d.asked.Swap(true) {
