@@ -276,6 +276,7 @@ func TestEntries(t *testing.T) {
 		{"an element", "*2|" + a + "*1|:1|", " 1-0 v", "not an entry"}, {"no list", "%1|+s|:1|", "", "not a list of entries"},
 		{"XCLAIM of a deleted entry", "*3|*-1|" + a + "*-1|", " 1-0 v", ""}, {"the same with _", "*2|_|" + b, " 2-0 7", ""},
 		{"a list in place of a name", "*1|*2|*0|*1|" + a, "", "not a list of entries"},
+		{"XREADGROUP with CLAIM", "*1|*2|+s|*2|*4|$3|1-0|*2|+f|+v|:1500|:2|" + b, "s 1-0 v,s 2-0 7", ""},
 	} {
 		var got []string
 		var failed error

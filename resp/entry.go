@@ -34,6 +34,7 @@ func (e Entry) Get(name string) string {
 //		fmt.Println(e.ID, e.Get("name"))
 //	}
 //
+// XREADGROUP with CLAIM also tells how long ago and how often an entry was delivered; Entries skips that.
 // A null has no entries. A null among the entries, which XCLAIM before Redis 7.0 returns for a deleted entry, is skipped.
 // An error ends the loop, in a last step: err, an error reply, or a [*KindError] for a reply of another form.
 func Entries(v Value, err error) iter.Seq2[Entry, error] {
@@ -79,7 +80,7 @@ func yieldEntry(stream string, e Value, yield func(Entry, error) bool) bool {
 		return true
 	}
 	id, fields := e, Value{}
-	if e.Kind() == Array && e.Len() == 2 {
+	if e.Kind() == Array && e.Len() >= 2 {
 		id, fields = e.At(0), e.At(1)
 	}
 	text, err := id.Text()
