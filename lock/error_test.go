@@ -427,7 +427,7 @@ func testBadConfig(t *testing.T, w *world) {
 	}
 }
 
-func lockAndUnlock(t testing.TB, job *lock.Reentrant) {
+func lockAndUnlock(t testing.TB, job locker) {
 	lease, err := job.Lock(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -73,6 +73,9 @@ func (w *waiter) sleep(ctx context.Context, wait time.Duration) (done bool, err 
 		w.entry.head.noteEvents(w.client, w.target)
 	case <-w.shared:
 		w.entry.head.Wake()
+	case <-w.granted:
+		w.awaitGrant()
+		w.entry.head.Wake()
 	case <-next.C:
 	case <-ctx.Done():
 		return true, w.stopWaiting(ctx)

@@ -53,7 +53,7 @@ type request struct {
 	unsure bool          // an earlier attempt had no reply; the next attempt uses the same latch
 	landed time.Time     // with unsure: by then the earlier attempts have run, or never will
 	place  any           // a place in the server's line that no waiter has yet; nil for none
-	shared chan struct{} // capacity 1: signalled on a grant that this request may share; nil if there can be none
+	shared chan struct{} // capacity 1: signalled on a grant to another call of the Owner that this request may share; nil without an Owner
 	got    *Lease        // the lease, once granted
 	why    denial        // while there is no lease
 }
@@ -267,9 +267,10 @@ type waiter struct {
 	questions    questions // owned by the waiter at the front
 	expiredSince time.Time // the first grant that arrived expired, if all grants since then did so; owned by the waiter
 
-	inLine      *list.Element // the place in entry.waiters; nil for a queued kind, and after leave; owned by the waiter
-	inWaiters   bool          // counted in Client.waiters; constant after newWaiter
-	behindSetup bool          // stands behind a waiter for the setup of permits, and does not wait for the setup itself; constant after newWaiter
+	granted     <-chan struct{} // of entry, from before the last look; nil for a kind whose grants are not for all; owned by the waiter
+	inLine      *list.Element   // the place in entry.waiters; nil for a queued kind, and after leave; owned by the waiter
+	inWaiters   bool            // counted in Client.waiters; constant after newWaiter
+	behindSetup bool            // stands behind a waiter for the setup of permits, and does not wait for the setup itself; constant after newWaiter
 }
 
 // head is the state of the front of a line. It passes from waiter to waiter with the front.
@@ -330,10 +331,9 @@ func (r *request) shareGrant() {
 	}
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
-	if e := c.table.entries[r.target.awaitedAs()]; e != nil && all {
-		for place := e.waiters.Front(); place != nil; place = place.Next() {
-			netfail.Signal(place.Value.(*waiter).shared)
-		}
+	if e := c.table.entries[r.target.awaitedAs()]; e != nil && e.granted != nil && all {
+		close(e.granted)
+		e.granted = nil
 	}
 	if r.state == nil {
 		return

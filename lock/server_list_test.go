@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -531,6 +532,34 @@ func BenchmarkServerContended(b *testing.B) {
 					lockAndUnlock(b, job)
 				}
 			})
+		})
+	}
+}
+
+// BenchmarkServerReadersTogether is a Lock and Unlock by each of the readers of one process that have waited for a writer.
+func BenchmarkServerReadersTogether(b *testing.B) {
+	for _, readers := range []int{1000, 10000} {
+		b.Run(fmt.Sprint(readers), func(b *testing.B) {
+			c := benchClient(b)
+			rw := c.ReadWrite("job")
+			for b.Loop() {
+				writer, err := rw.Write().Lock(b.Context())
+				if err != nil {
+					b.Fatal(err)
+				}
+				var wg sync.WaitGroup
+				for range readers {
+					wg.Go(func() { lockAndUnlock(b, rw.Read()) })
+				}
+				for c.Stats().Waiting < readers {
+					runtime.Gosched()
+				}
+				if err := writer.Unlock(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+				wg.Wait()
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*readers), "ns/reader")
 		})
 	}
 }

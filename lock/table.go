@@ -19,16 +19,17 @@ import (
 //   - Of the waiters only the first one has front set, and it alone uses head. Without waiters head is zero.
 //   - A place belongs to waiters: the last to leave takes it along, see leave.
 type entry struct {
-	leases     []*Lease    // held, each with its index in Lease.at
-	waiters    list.List   // the line, of *waiter
-	setups     int         // waiters that wait for the setup of permits, too
-	head       head        // owned by the first waiter
-	elsewhere  waiting     // the last release's answer about other processes
-	unanswered int         // acquires without an answer that are not undone yet
-	failure    error       // of the last attempt from the front, for waiters that have not asked; nil if it had an answer
-	place      any         // this process's place in the server's line; nil for none
-	notes      int         // answers to requests with a place that stayed in the line, or moved
-	seen       *seenHolder // the last answer about a holder elsewhere; nil for none
+	leases     []*Lease      // held, each with its index in Lease.at
+	waiters    list.List     // the line, of *waiter
+	setups     int           // waiters that wait for the setup of permits, too
+	head       head          // owned by the first waiter
+	elsewhere  waiting       // the last release's answer about other processes
+	granted    chan struct{} // closed at the next grant to a caller of this process, which all waiters may share; nil if nobody waits for that
+	unanswered int           // acquires without an answer that are not undone yet
+	failure    error         // of the last attempt from the front, for waiters that have not asked; nil if it had an answer
+	place      any           // this process's place in the server's line; nil for none
+	notes      int           // answers to requests with a place that stayed in the line, or moved
+	seen       *seenHolder   // the last answer about a holder elsewhere; nil for none
 }
 
 // waiting is the reply to a release that frees the lock: whether other clients wait for the lock.
@@ -56,6 +57,15 @@ func (e *entry) firstLocked() *waiter {
 		return first.Value.(*waiter)
 	}
 	return nil
+}
+
+// grantedLocked returns the channel that the next grant closes. A waiter takes it before a look, and so misses no grant during the look. A grant
+// wakes only who sleeps: with a signal for each waiter, thousands of readers that enter together would make millions.
+func (e *entry) grantedLocked() <-chan struct{} {
+	if e.granted == nil {
+		e.granted = make(chan struct{})
+	}
+	return e.granted
 }
 
 // heldBy reports whether one of the leases belongs to state. The entry may be nil.

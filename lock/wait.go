@@ -24,7 +24,7 @@ func (r *request) newWaiter(ctx context.Context, left time.Duration, before watc
 		w.front.Store(true)
 		return w
 	}
-	if k.afterGrant == wakeAll || r.state != nil {
+	if r.state != nil {
 		w.shared = make(chan struct{}, 1)
 	}
 	w.join()
@@ -54,6 +54,7 @@ func (w *waiter) join() {
 	if e.place == nil {
 		e.place, w.place = w.place, nil
 	}
+	w.awaitGrantLocked()
 	if w.setup {
 		e.setups++
 	}
@@ -67,6 +68,19 @@ func (w *waiter) join() {
 	if w.inLine = e.waiters.PushBack(w); e.waiters.Len() == 1 {
 		e.failure = w.why.failure
 		w.front.Store(true)
+	}
+}
+
+// awaitGrant takes the channel of the next grant in place of one that is closed.
+func (w *waiter) awaitGrant() {
+	w.client.table.mu.Lock()
+	defer w.client.table.mu.Unlock()
+	w.awaitGrantLocked()
+}
+
+func (w *waiter) awaitGrantLocked() {
+	if w.target.kind.afterGrant == wakeAll {
+		w.granted = w.entry.grantedLocked()
 	}
 }
 
@@ -96,6 +110,8 @@ func (w *waiter) awaitFront(ctx context.Context) (done bool, err error) {
 		case <-w.wake:
 			continue
 		case <-w.shared:
+		case <-w.granted:
+			w.awaitGrant()
 		case <-again:
 		case <-ctx.Done():
 			return true, w.stopWaiting(ctx)
