@@ -70,8 +70,12 @@ func (r *request) attempt(ctx context.Context) (granted bool, left time.Duration
 		ctx = limited
 	}
 	for late := 1; ; {
+		began := time.Now()
 		granted, left, err = r.ask(ctx)
 		switch {
+		case errors.Is(err, remote.ErrLate) && r.waits && time.Since(began) >= remote.Arrival: // not the clocks differ, but the server is slow: see looks.Late
+			r.why.failure = err
+			return granted, left, err
 		case errors.Is(err, remote.ErrLate) && late < remote.Arrivals && ctx.Err() == nil:
 			late++
 		case err == nil && !granted && left == 0 && r.target.kind.Pass != nil && r.pass(ctx): // the lock is free, and its queue was stuck

@@ -187,6 +187,8 @@ func (w *waiter) planAfterFailure(began time.Time, err error) (tooLong bool) {
 	switch {
 	case errors.Is(err, ErrNotReplicated): // the server has answered; ctx limits the wait for replicas
 		h.Unreplicated(at)
+	case errors.Is(err, remote.ErrLate): // the server has answered; ctx limits the wait for a server with too much to do
+		h.Late(at, began)
 	case errors.Is(err, resp.ErrTryAgain): // the server has answered; the keys are together again after the migration
 		h.Failed(at)
 	case errors.Is(err, ErrLost): // the server answered too late for the lease of w: counted per request

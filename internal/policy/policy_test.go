@@ -101,7 +101,7 @@ var goroutines = map[string]string{
 	"conn/dial.go:Config.whileDialing":                       "dial, before it returns",
 	"conn/switch.go:Pool.switched":                           "Pool.Close: follow",
 	"conn/switch.go:Pool.switched#2":                         "Pool.Close: watch",
-	"lock/internal/bounds/bounds.go:Bounds.end":              "nobody needs to: it does no more than cancel a context",
+	"lock/internal/bounds/bounds.go:life.untilMax":           "nobody needs to: it does no more than cancel a context",
 	"lock/internal/bounds/bounds.go:until":                   "nobody needs to: it is stopped, or does no more than cancel a context",
 	"lock/internal/bounds/bounds.go:Bounds.HurryTasks":       "nobody needs to: it is stopped, or does no more than cancel a context",
 	"lock/internal/cleanup/cleanup.go:Cleanup.Close":         "nobody needs to: it is stopped, or does no more than cancel a context",

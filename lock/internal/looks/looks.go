@@ -5,7 +5,7 @@
 //   - After an event the next look is due at once. After two sorts of looks the event may be the look's own undo, which frees the
 //     lock: without enough acknowledgements the pause stays, and without an answer the next look is due after PollMin.
 //   - Without an event there is a next look all the same: by the end of the holder's lease, by the Ceiling, and by PollMax
-//     while no subscription is in place.
+//     while no subscription is in place; only after a look that came too late to the server it may come a minute later.
 //   - A look never follows a refusal before the Floor, however short the holder's lease is.
 package looks
 
@@ -45,6 +45,7 @@ type Looks struct {
 	notBefore time.Time     // no look is due before, in spite of an event
 	failing   time.Time     // start of the first look of a series without an answer
 	failure   error         // of the last look in the series
+	late      time.Duration // the longest pause after the last late look; 0 after another look
 	polls     int           // of looks at a kind that publishes no release
 	lastPause time.Duration // of such a kind
 }
@@ -87,7 +88,7 @@ func (l *Looks) Note(at time.Time, news, up bool) {
 // Refused sets the next look after a refusal. left is the remaining lease of the holder, negative if unknown. backoff returns
 // the pause of a kind that publishes no release; nil for all other kinds.
 func (l *Looks) Refused(at time.Time, left time.Duration, backoff func(looks int, last time.Duration) time.Duration) {
-	l.failing, l.notBefore = time.Time{}, time.Time{}
+	l.failing, l.notBefore, l.late = time.Time{}, time.Time{}, 0
 	if l.up {
 		l.poll = l.pace.PollMin
 	}
@@ -134,9 +135,20 @@ func (l *Looks) Used() { l.woken = false }
 
 // Failed sets the next look after one without a lock and without a refusal.
 func (l *Looks) Failed(at time.Time) {
-	l.woken, l.failing, l.notBefore = false, time.Time{}, time.Time{}
+	l.woken, l.failing, l.notBefore, l.late = false, time.Time{}, time.Time{}, 0
 	l.next = at.Add(l.jittered())
 	l.poll = min(2*l.poll, l.pace.PollMax)
+}
+
+// mostLate limits the pause after a late look.
+const mostLate = time.Minute
+
+// Late is Failed after a look, begun at began, whose request came too late to the server. The pause is random, at most twice the time of the look at
+// first, and grows with each further late look: if all waiters soon looked again, a server with too much to do would have all requests too late.
+func (l *Looks) Late(at, began time.Time) {
+	most := min(max(2*l.late, 2*at.Sub(began), 1), mostLate)
+	l.Failed(at)
+	l.late, l.next = most, clock.Later(l.next, at.Add(rand.N(most)))
 }
 
 // Unreplicated is Failed after a grant that too few replicas have acknowledged. The look has already taken the time of the wait for

@@ -129,6 +129,31 @@ func TestPausesWithoutAnAnswer(t *testing.T) {
 	}
 }
 
+// After looks that came too late to the server the pauses grow, up to a minute; an event ends them, and an answer in time.
+func TestLate(t *testing.T) {
+	at := time.Now()
+	for range 100 {
+		l := listening(at)
+		most := 10 * time.Second
+		for range 5 {
+			l.Late(at, at.Add(-5*time.Second))
+			if got := after(t, &l, at); got > most || got < testPace.PollMin*3/4 {
+				t.Fatalf("a pause of %v, want %v at most", got, most)
+			}
+			most = min(2*most, time.Minute)
+		}
+		l.Wake()
+		if !l.At().IsZero() {
+			t.Fatal("no look is due after an event")
+		}
+		l.Refused(at, time.Second, nil)
+		l.Late(at, at.Add(-5*time.Second))
+		if got := after(t, &l, at); got > 10*time.Second {
+			t.Fatalf("a pause of %v after an answer in time and a late look", got)
+		}
+	}
+}
+
 func TestHopeless(t *testing.T) {
 	at, broken := time.Now(), errors.New("broken")
 	since := at.Add(-time.Hour)
