@@ -110,6 +110,7 @@ type fairRedisson struct {
 	events *pubsub.Subscriber
 	ahead  time.Duration // of the server's clock
 	late   time.Duration // from standing in line until it subscribes
+	apart  bool          // it listens at a replica: the server does not count it, and its messages arrive all the same
 	looks  atomic.Int64
 }
 
@@ -152,7 +153,11 @@ func (r *fairRedisson) lock(ctx context.Context, owner string) bool {
 		return true
 	}
 	<-time.After(r.late)
-	told, err := r.events.Subscribe(ctx, jobChannel+":"+owner)
+	listen := r.events.Subscribe
+	if r.apart {
+		listen = r.events.PSubscribe
+	}
+	told, err := listen(ctx, jobChannel+":"+owner)
 	if err != nil {
 		return false
 	}
@@ -371,6 +376,36 @@ func TestA18(t *testing.T) {
 			t.Errorf("left behind: %q", keys)
 		}
 		w.clients = nil // Close has said that nothing could be taken back
+	})
+}
+
+// Redisson's threads that listen at a replica have their turns: they are told of a release, though the master knows of no listener.
+func TestFairListenersAtAReplica(t *testing.T) {
+	inShard(t, lock.Config{Acks: lock.AcksOff}, func(t *testing.T, w *world, r *replicated, c *lock.Client) {
+		java := w.fairRedisson()
+		java.apart = true
+		lease := mustLockFair(t, c, lock.For(time.Hour))
+		had := make(chan bool, 1)
+		go func() { had <- java.lock(t.Context(), "java:1") }()
+		w.sleep(10 * time.Millisecond)
+		behind := w.waiter(c)
+		for range 3 {
+			mustUnlock(t, lease)
+			w.sleep(20 * time.Millisecond)
+			select {
+			case <-had:
+			default:
+				t.Fatalf("Redisson's thread does not have the lock, in front are %v", w.line())
+			}
+			go func() { java.unlock("java:1"); had <- java.lock(t.Context(), "java:1") }()
+			lease = <-behind
+			w.sleep(10 * time.Millisecond)
+			behind = w.waiter(c)
+		}
+		mustUnlock(t, lease)
+		<-had
+		java.unlock("java:1")
+		mustUnlock(t, <-behind)
 	})
 }
 

@@ -102,7 +102,11 @@ func (m *fairModel) tellHead(publish string, counts bool) {
 		return
 	}
 	waiter := m.head("")
-	for place := int64(1); waiter != "" && (publish == "PUBLISH" && m.deaf(publish, waiter, counts) || !m.tell(publish, waiter)) && place < most; place++ {
+	for place := int64(1); waiter != "" && place <= most; place++ {
+		deaf := publish == "PUBLISH" && m.deaf(publish, waiter, counts)
+		if told := (place == 1 || !deaf) && m.tell(publish, waiter); told && !deaf {
+			return
+		}
 		waiter, _ = m.Do("LINDEX", m.queue, strconv.FormatInt(place, 10)).(string)
 	}
 }
