@@ -194,7 +194,7 @@ func (w *waiter) channels() []string {
 func (r *request) pass(ctx context.Context) bool {
 	c := r.client
 	t := r.target
-	v, err := t.kind.Pass.Run(remote.Patient(ctx), c.server, t.baseKeys(), r.owner, c.publishing(t), c.listenersKnown(t) > 0)
+	v, err := t.kind.Pass.Run(remote.Dividing(ctx), c.server, t.baseKeys(), r.owner, c.publishing(t), c.listenersKnown(t) > 0)
 	mine, failed := v.Bool()
 	return err == nil && failed == nil && mine
 }

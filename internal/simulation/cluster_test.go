@@ -286,32 +286,67 @@ func TestReaderWithAnEndedHoldWhileSlotMigrates(t *testing.T) {
 
 // A waiter of another process is woken while the slot of its lock is open and the lock has moved: it listens where the slot still is.
 func TestWakeUpWhileSlotMigrates(t *testing.T) {
+	for name, of := range map[string]func(c *lock.Client) lockable{
+		"reentrant": func(c *lock.Client) lockable { return c.Reentrant("mylock") },
+		"fair":      func(c *lock.Client) lockable { return c.Fair("mylock") },
+	} {
+		t.Run(name, func(t *testing.T) { inFleet(t, lock.Config{}, func(t *testing.T, f *fleet) { f.wakesUp(t, of) }) })
+	}
+}
+
+func (f *fleet) wakesUp(t *testing.T, of func(c *lock.Client) lockable) {
+	other, err := lock.New(f.cluster, lock.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	lease, err := of(f.client).Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	free := make(chan time.Time, 1)
+	time.AfterFunc(5*time.Second, func() {
+		f.opens(t, len(f.servers[0].Keys()))
+		if err := lease.Unlock(context.Background()); err != nil {
+			t.Error(err)
+		}
+		free <- time.Now()
+	})
+	next, err := of(other).Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(<-free); took > time.Second {
+		t.Errorf("the waiter has the lock %v after it was free", took)
+	}
+	if err := next.Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// A waiter behind another one, who does not come for the free lock, asks the server to pass over it. While the slot is open the server cannot,
+// and the waiter looks again soon.
+func TestFairWaiterBehindAnAbsentOneWhileSlotMigrates(t *testing.T) {
 	inFleet(t, lock.Config{}, func(t *testing.T, f *fleet) {
-		other, err := lock.New(f.cluster, lock.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer other.Close()
-		lease, err := f.client.Reentrant("mylock").Lock(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		free := make(chan time.Time, 1)
-		time.AfterFunc(5*time.Second, func() {
-			f.opens(t, len(f.servers[0].Keys()))
-			if err := lease.Unlock(context.Background()); err != nil {
-				t.Error(err)
-			}
-			free <- time.Now()
+		const absent, queue, timeouts = "00000000-0000-0000-0000-000000000001:1", "redisson_lock_queue:{mylock}", "redisson_lock_timeout:{mylock}"
+		f.servers[0].Do("RPUSH", queue, absent)
+		f.servers[0].Do("ZADD", timeouts, fmt.Sprint(time.Now().Add(time.Hour).UnixMilli()), absent)
+		f.opens(t, 2)
+		left := make(chan time.Time, 1)
+		time.AfterFunc(time.Second/2, func() {
+			f.servers[1].Do("ASKING")
+			f.servers[1].Do("LREM", queue, "0", absent)
+			f.servers[1].Do("ZREM", timeouts, absent)
+			left <- time.Now()
 		})
-		next, err := other.Reentrant("mylock").Lock(t.Context())
+		lease, err := f.client.Fair("mylock").Lock(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if took := time.Since(<-free); took > time.Second {
-			t.Errorf("the waiter has the lock %v after it was free", took)
+		if took := time.Since(<-left); took > time.Second {
+			t.Errorf("the waiter has the lock %v after it was the first", took)
 		}
-		if err := next.Unlock(t.Context()); err != nil {
+		if err := lease.Unlock(t.Context()); err != nil {
 			t.Error(err)
 		}
 	})
