@@ -79,9 +79,12 @@ func ShapeKeys(name string) []string {
 
 func tokenKey(name string) string { return prefixName(tokenPrefix, name) }
 
+// Queue returns the key of the list of those who wait for a fair lock.
+func Queue(name string) string { return prefixName(queuePrefix, name) }
+
 // fairKeys returns the keys of the queue.
 func fairKeys(name string) []string {
-	return []string{prefixName(queuePrefix, name), prefixName(timeoutPrefix, name), prefixName(fairHeadPrefix, name)}
+	return []string{Queue(name), prefixName(timeoutPrefix, name), prefixName(fairHeadPrefix, name)}
 }
 
 // ChannelAndLine returns the lock's channel and the key of its line of waiting processes, "" for none, in one allocation.

@@ -186,15 +186,40 @@ func (r *Runner) noteExisting(ctx context.Context, lock string, keys []otherKey)
 	return replies[0].At(1).Int()
 }
 
+// mostTold limits the waiters of a queue that are told: more than one only while nobody listens for those in front.
+const mostTold = 100
+
 // tellSource publishes on the source node of a migrating slot for waiters on the target node: shard channels stay
-// with the source until the end of the migration. Queued waiters look by themselves.
+// with the source until the end of the migration. Of a queue the first waiter is told for whom somebody listens.
 func (r *Runner) tellSource(ctx context.Context, l Lock) {
-	if r.channels.Publishing(l.Silent) != ShardPublish || l.Queued {
+	if r.channels.Publishing(l.Silent) != ShardPublish {
 		return
 	}
-	if _, err := r.server.Doer.Send(ctx, resp.Cmd(ShardPublish, l.Channel, l.Message)); err != nil {
+	channels, err := r.toTell(ctx, l)
+	for _, channel := range channels {
+		var told resp.Value
+		told, err = r.server.Doer.Send(ctx, resp.Cmd(ShardPublish, channel, l.Message))
+		if listeners, _ := told.Int(); err != nil || listeners > 0 {
+			break
+		}
+	}
+	if err != nil {
 		r.server.Log.WarnOf(l.Name, l.KindName, "", "waiters are not woken by messages, and look now and then", "error", err)
 	}
+}
+
+// toTell returns the channels of the waiters that a release of l tells, in the order in which it does.
+func (r *Runner) toTell(ctx context.Context, l Lock) (channels []string, err error) {
+	if !l.Queued {
+		return []string{l.Channel}, nil
+	}
+	queue, err := r.server.Doer.Send(ctx, resp.Cmd("LRANGE", kinds.Queue(l.Name), 0, mostTold-1))
+	for owner := range queue.All() {
+		if name, bad := owner.Text(); bad == nil {
+			channels = append(channels, l.Channel+":"+name)
+		}
+	}
+	return channels, err
 }
 
 // apartScript returns s preceded by all_apart.lua.
