@@ -212,7 +212,7 @@ func (w *watcher) lookAtChanged(ctx context.Context, notes []*note) error {
 	for i, n := range notes {
 		names[i] = n.name
 	}
-	locks, err := recognise(remote.Patient(ctx), w.client.server, names)
+	locks, err := w.client.recognise(remote.Patient(ctx), names)
 	if err != nil {
 		return err
 	}

@@ -77,7 +77,7 @@ func (c *Client) inspect(ctx context.Context, name string) (Inspection, error) {
 		return seen, c.about(name, err)
 	}
 	for range mostLooks {
-		text, err := remote.Text(kinds.Shape.Get().Run(ctx, c.server, kinds.ShapeKeys(name)))
+		text, err := remote.Text(c.scripts.Run(ctx, shapeCall(name)))
 		if err != nil {
 			return seen, c.failed(name, err)
 		}

@@ -13,7 +13,6 @@ import (
 	"github.com/lockwire/lockwire/lock/internal/kinds"
 	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/resp"
-	"github.com/lockwire/lockwire/script"
 )
 
 // Shape is the kind of a lock or synchronizer, guessed from its key's type and content.
@@ -69,9 +68,11 @@ func (c *Client) List(ctx context.Context, pattern string) iter.Seq2[Listed, err
 			more := err == nil
 			if more {
 				more, err = c.listOn(ctx, server, cmp.Or(pattern, "*"), yield)
+			} else {
+				err = serverError(err)
 			}
 			if err != nil {
-				yield(Listed{}, serverError(err))
+				yield(Listed{}, err)
 			}
 			if !more {
 				return
@@ -85,13 +86,13 @@ func (c *Client) listOn(ctx context.Context, server conn.Doer, pattern string, y
 	var names []string
 	tell := func() bool {
 		var found []Listed
-		found, err = recognise(ctx, c.server, names)
+		found, err = c.recognise(ctx, names)
 		names = names[:0]
 		return err == nil && !slices.ContainsFunc(found, func(l Listed) bool { return !yield(l, nil) })
 	}
 	for name, failed := range conn.Scan(ctx, server, "MATCH", pattern, "COUNT", listChunk) {
 		if failed != nil {
-			return false, failed
+			return false, serverError(failed)
 		}
 		if names = append(names, name); len(names) == listChunk && !tell() {
 			return false, err
@@ -110,50 +111,58 @@ func (n *nature) masters(ctx context.Context, outer Server) iter.Seq2[conn.Doer,
 }
 
 // recognise returns the locks among keys.
-func recognise(ctx context.Context, server conn.Doer, keys []string) ([]Listed, error) {
+func (c *Client) recognise(ctx context.Context, keys []string) ([]Listed, error) {
 	var names []string
-	var calls []script.Call
+	var calls []*remote.Call
 	for _, name := range keys {
 		if checkName(name) == nil && !strings.HasPrefix(name, kinds.LatchPrefix) {
 			names = append(names, name)
-			calls = append(calls, kinds.Shape.Get().Call(kinds.ShapeKeys(name)))
+			calls = append(calls, shapeCall(name))
 		}
-	}
-	replies, err := script.RunBatch(ctx, server, calls)
-	if err != nil {
-		return nil, err
 	}
 	var locks []Listed
-	infos := calls[:0]
-	for i, reply := range replies {
-		shape, err := reply.Text()
+	var infos []*remote.Call
+	for i, shape := range c.scripts.RunBatch(ctx, calls) {
+		text, err := remote.Text(shape.Reply, shape.Err)
 		if err != nil {
-			return nil, err
+			return nil, c.unrecognised(names[i], err)
 		}
-		if k := Shape(shape).kind(); k != nil {
+		if k := Shape(text).kind(); k != nil {
 			t := newTarget(k, names[i])
-			locks = append(locks, Listed{Name: t.Name, Shape: Shape(shape)})
-			infos = append(infos, k.Info.Call(t.appendInfoKeys(nil)))
+			locks = append(locks, Listed{Name: t.Name, Shape: Shape(text)})
+			infos = append(infos, t.infoCall())
 		}
 	}
-	return addInfos(ctx, server, locks, infos)
+	return c.addInfos(ctx, locks, infos)
+}
+
+// shapeCall returns a call of the script that tells the shape of a key.
+func shapeCall(name string) *remote.Call {
+	return &remote.Call{Script: kinds.Shape.Get(), Lock: remote.Lock{Name: name}, Keys: kinds.ShapeKeys(name), Apart: remote.Apart{OnSource: true}}
+}
+
+// unrecognised is the error of a batch of calls, of which one about the lock with the given name has failed.
+func (c *Client) unrecognised(name string, err error) error {
+	if remote.TryAgain(err) { // of this lock alone
+		return c.failed(name, err)
+	}
+	return serverError(err)
 }
 
 // addInfos adds the Info of each lock by the calls infos, and drops locks freed in the meantime, and semaphores whose permits have come back by
 // the ends of their leases.
-func addInfos(ctx context.Context, server conn.Doer, locks []Listed, infos []script.Call) ([]Listed, error) {
-	replies, err := script.RunBatch(ctx, server, infos)
-	if err != nil {
-		return nil, err
-	}
+func (c *Client) addInfos(ctx context.Context, locks []Listed, infos []*remote.Call) ([]Listed, error) {
 	there := locks[:0]
-	for i, reply := range replies {
-		if reply, _ := errors.AsType[resp.Error](reply.Err()); remote.WrongType(reply) {
+	for i, info := range c.scripts.RunBatch(ctx, infos) {
+		l, err := locks[i], info.Err
+		if reply, _ := errors.AsType[resp.Error](err); remote.WrongType(reply) {
 			continue // the key has changed its type since the scan
 		}
-		l := locks[i]
-		if l.Info, err = l.Shape.kind().parseBothHalves(reply); err != nil {
-			return nil, err
+		if err == nil {
+			l.Info, err = l.Shape.kind().parseBothHalves(info.Reply)
+		}
+		if err != nil {
+			return nil, c.unrecognised(l.Name, err)
 		}
 		if l.Info.Permits.Taken > 0 || l.Info.Locked && l.Shape != ShapePermits {
 			there = append(there, l)

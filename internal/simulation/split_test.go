@@ -287,3 +287,71 @@ func TestForceUnlockWithKeysOnBothNodes(t *testing.T) {
 		})
 	}
 }
+
+// List and Inspect find the locks of a slot that migrates, on either node, and keys that are no locks do not stop them.
+func TestListWhileSlotMigrates(t *testing.T) {
+	for name, hold := range holdings() {
+		for _, moved := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, moved %v", name, moved), func(t *testing.T) {
+				inFleet(t, lock.Config{}, func(t *testing.T, f *fleet) { f.listWhileMigrating(t, hold, moved) })
+			})
+		}
+	}
+}
+
+func (f *fleet) listWhileMigrating(t *testing.T, hold holding, moved bool) {
+	hold.take(t, f.client)
+	f.servers[0].Do("SET", "{mylock}other", "data")
+	f.servers[0].Do("RPUSH", "{mylock}list", "data")
+	before := f.listed(t)
+	keys := len(f.servers[0].Keys())
+	if !moved {
+		keys = 0
+	}
+	f.opens(t, keys)
+	begin := time.Now()
+	if after := f.listed(t); len(before) != 1 || !slices.Equal(after, before) {
+		t.Errorf("List finds %q before, and %q now", before, after)
+	}
+	seen, err := f.client.Inspect(t.Context(), "mylock")
+	if err != nil || len(seen.Info.Holders) == 0 {
+		t.Fatalf("Inspect = %+v, %v", seen, err)
+	}
+	if forced, err := f.client.ForceUnlockOwner(t.Context(), "mylock", seen.Info.Holders[0].Owner); err != nil || !forced {
+		if seen.Shape != lock.ShapeFasterMulti { // is refused
+			t.Errorf("ForceUnlockOwner = %v, %v", forced, err)
+		}
+	}
+	if took := time.Since(begin); took > time.Second {
+		t.Errorf("all that took %v", took)
+	}
+}
+
+// listed returns the locks that List finds, with shapes and numbers of holders.
+func (f *fleet) listed(t *testing.T) (found []string) {
+	t.Helper()
+	for l, err := range f.client.List(t.Context(), "") {
+		if err != nil {
+			t.Errorf("List: %v", err)
+			continue
+		}
+		found = append(found, fmt.Sprintf("%s %s %d", l.Name, l.Shape, len(l.Info.Holders)))
+	}
+	return found
+}
+
+// A lock whose keys are on two nodes ends List, with an error that names it.
+func TestListWithKeysOnBothNodes(t *testing.T) {
+	inFleet(t, lock.Config{}, func(t *testing.T, f *fleet) {
+		if _, err := f.client.Fenced("mylock").Lock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		f.opens(t, 0)
+		f.servers[0].MoveKey("mylock", f.servers[1])
+		for l, err := range f.client.List(t.Context(), "") {
+			if err == nil || !strings.Contains(err.Error(), "mylock") || !strings.Contains(err.Error(), "on two servers") {
+				t.Errorf("List yields %v, %v", l, err)
+			}
+		}
+	})
+}

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"sync"
 
@@ -61,6 +62,30 @@ func (r *Runner) Run(ctx context.Context, x *Call) (resp.Value, error) {
 		return v, err
 	}
 	return r.RunMigrating(ctx, x, err)
+}
+
+// Outcome is the reply to a call, or its error.
+type Outcome struct {
+	Reply resp.Value
+	Err   error
+}
+
+// RunBatch runs calls in one write, and those apart, one by one, whose slot migrates. The outcomes are in the order of calls.
+func (r *Runner) RunBatch(ctx context.Context, calls []*Call) []Outcome {
+	ctx = Dividing(ctx)
+	batch, outcomes := make([]script.Call, len(calls)), make([]Outcome, len(calls))
+	for i, x := range calls {
+		batch[i] = x.Script.Call(x.Keys, x.Args...)
+	}
+	replies, err := script.RunBatch(ctx, r.server.Doer, batch)
+	for i, x := range calls {
+		v, failed := script.Outcome(replies, err, i)
+		if failed = cmp.Or(failed, v.Err()); TryAgain(failed) {
+			v, failed = r.RunMigrating(ctx, x, failed)
+		}
+		outcomes[i] = Outcome{v, failed}
+	}
+	return outcomes
 }
 
 // send makes a request of x, with the script of x or a variant of it.
