@@ -3,10 +3,15 @@ package lockscripts
 import "github.com/lockwire/lockwire/internal/fakeredis"
 
 func modelLeaderPublish(c *fakeredis.Call) any {
-	if c.Int("HEXISTS", c.Keys[0], c.Args[0]) == 0 {
+	record := c.Keys[0]
+	if len(c.Keys) > 1 {
+		if c.Int("HEXISTS", c.Keys[1], c.Args[0]) == 0 {
+			return int64(0)
+		}
+	} else if former, _ := c.Do("HGET", record, "token").(string); number(former) > number(c.Args[2]) {
 		return int64(0)
 	}
-	c.Do("HSET", c.Keys[1], "owner", c.Args[0], "address", c.Args[1], "since", text(now(c)), "token", c.Args[2])
+	c.Do("HSET", record, "owner", c.Args[0], "address", c.Args[1], "since", text(now(c)), "token", c.Args[2])
 	return int64(1)
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/lockwire/lockwire/cluster"
 	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/lock"
+	"github.com/lockwire/lockwire/lock/leader"
 )
 
 // refuses has all servers refuse scripts for a while, as the nodes of a migrating slot do that have not all keys.
@@ -390,6 +391,32 @@ func TestSlotThatIsNotServed(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A leader is elected, and its address published, while the slot of the lock migrates, also where a former leader's record has stayed.
+func TestLeaderWhileSlotMigrates(t *testing.T) {
+	for _, former := range []bool{false, true} {
+		withAndWithoutAcks(t, lock.Config{}, func(t *testing.T, f *fleet) {
+			if former {
+				f.servers[0].Do("HSET", "lockwire_leader:{mylock}", "owner", "a:1", "address", "there", "since", "1", "token", "1")
+			}
+			f.opens(t, 0)
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			begin := time.Now()
+			if err := leader.Run(ctx, f.client, "mylock", leader.Config{Address: "here"}, func(ctx context.Context) error {
+				if took := time.Since(begin); took > time.Second {
+					t.Errorf("leads after %v", took)
+				}
+				if seen, err := leader.Observe(ctx, f.client, "mylock"); err != nil || seen.Address != "here" {
+					t.Errorf("Observe = %+v, %v", seen, err)
+				}
+				return nil
+			}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }
 
 // A Multi with a fixed lease takes locks of a server of which one is in a slot that moves.

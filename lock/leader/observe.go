@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/lock"
 	"github.com/lockwire/lockwire/resp"
 	"github.com/lockwire/lockwire/script"
@@ -105,7 +106,11 @@ func recordKey(name string) string {
 func (e *election) publish(ctx context.Context, lease *lock.Lease, most time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	v, err := publishScript.Run(ctx, e.locks.Server(), []string{e.name, recordKey(e.name)}, lease.Owner(), e.cfg.Address, lease.Token())
+	keys := []string{recordKey(e.name), e.name}
+	v, err := e.publishTo(context.WithValue(ctx, conn.NoTryAgain, true), keys, lease)
+	if errors.Is(err, resp.ErrTryAgain) && !errors.Is(err, conn.ErrUncertain) { // the slot migrates
+		v, err = e.publishTo(ctx, keys[:1], lease)
+	}
 	if err != nil {
 		return fmt.Errorf("leader: publish: %w", err)
 	}
@@ -113,6 +118,10 @@ func (e *election) publish(ctx context.Context, lease *lock.Lease, most time.Dur
 		return lock.ErrLost
 	}
 	return nil
+}
+
+func (e *election) publishTo(ctx context.Context, keys []string, lease *lock.Lease) (resp.Value, error) {
+	return publishScript.Run(ctx, e.locks.Server(), keys, lease.Owner(), e.cfg.Address, lease.Token())
 }
 
 // withdraw deletes the published record. After a failure, Observe ignores the record.

@@ -43,18 +43,26 @@ func TestScriptsLikeTheServer(t *testing.T) {
 			return v.String()
 		}
 		for i, step := range [][]string{
-			{"EVAL", leader.PublishSource, "2", "{job}", "r{job}", "a:1", "here", "7"},
+			{"EVAL", leader.PublishSource, "2", "r{job}", "{job}", "a:1", "here", "7"},
 			{"HSET", "{job}", "a:1", "1"},
-			{"EVAL", leader.PublishSource, "2", "{job}", "r{job}", "b:1", "there", "8"},
-			{"EVAL", leader.PublishSource, "2", "{job}", "r{job}", "a:1", "", "7"},
-			{"EVAL", leader.PublishSource, "2", "{job}", "r{job}", "a:1", "here", "7"},
+			{"EVAL", leader.PublishSource, "2", "r{job}", "{job}", "b:1", "there", "8"},
+			{"EVAL", leader.PublishSource, "2", "r{job}", "{job}", "a:1", "", "7"},
+			{"EVAL", leader.PublishSource, "2", "r{job}", "{job}", "a:1", "here", "7"},
 			{"HMGET", "r{job}", "owner", "address", "token"},
 			{"HSTRLEN", "r{job}", "since"},
 			{"EVAL", leader.WithdrawSource, "1", "r{job}", "b:1"},
 			{"EXISTS", "r{job}"},
+			{"EVAL", leader.PublishSource, "1", "r{job}", "b:1", "there", "6"},
+			{"EVAL", leader.PublishSource, "1", "r{job}", "a:1", "there", "7"},
+			{"HMGET", "r{job}", "owner", "address", "token"},
 			{"EVAL", leader.WithdrawSource, "1", "r{job}", "a:1"},
 			{"EXISTS", "r{job}"},
 			{"EVAL", leader.WithdrawSource, "1", "r{job}", "a:1"},
+			{"EVAL", leader.PublishSource, "1", "r{job}", "b:1", "there", "6"},
+			{"HMGET", "r{job}", "owner", "address", "token"},
+			{"HSET", "r{job}", "token", "none"},
+			{"EVAL", leader.PublishSource, "1", "r{job}", "c:1", "", "9"},
+			{"HMGET", "r{job}", "owner", "address", "token"},
 		} {
 			if got, want := send(fake, step), send(real, step); !reflect.DeepEqual(got, want) {
 				t.Errorf("step %d: the Go function returns %s, the script %s", i, got, want)
