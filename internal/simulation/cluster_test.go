@@ -324,6 +324,43 @@ func (f *fleet) wakesUp(t *testing.T, of func(c *lock.Client) lockable) {
 	}
 }
 
+// A waiter of a fair lock, which is freed while its queue is on another node, looks soon after the end of the migration, also where the end of a
+// subscription does not tell it of that.
+func TestFairWaiterAfterAReleaseWithoutTheQueue(t *testing.T) {
+	inFleet(t, lock.Config{Publish: lock.PublishPlain}, func(t *testing.T, f *fleet) {
+		other, err := lock.New(f.cluster, lock.Config{Publish: lock.PublishPlain})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer other.Close()
+		lease, err := f.client.Fair("mylock").Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		together := make(chan time.Time, 1)
+		time.AfterFunc(2*time.Second, func() {
+			f.opens(t, 0)
+			f.servers[0].MoveKey("mylock", f.servers[1])
+			if err := lease.Unlock(context.Background()); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(time.Second)
+			f.closes()
+			together <- time.Now()
+		})
+		next, err := other.Fair("mylock").Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(<-together); took > 2*time.Second {
+			t.Errorf("the waiter has the lock %v after the end of the migration", took)
+		}
+		if err := next.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // A waiter behind another one, who does not come for the free lock, asks the server to pass over it. While the slot is open the server cannot,
 // and the waiter looks again soon.
 func TestFairWaiterBehindAnAbsentOneWhileSlotMigrates(t *testing.T) {

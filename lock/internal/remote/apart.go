@@ -62,7 +62,7 @@ func (r *Runner) RunMigrating(ctx context.Context, x *Call, err error) (v resp.V
 		v, err = r.runApart(ctx, x)
 		n, bad := v.Int()
 		if err == nil && (x.Apart.MayFree || x.Apart.FreesAtZero && bad == nil && n == 0) {
-			r.tellSource(ctx, x.Lock)
+			r.tell(ctx, x)
 		}
 		switch late := errors.Is(err, ErrLate); {
 		case x.forTwoNodes(ctx, err):
@@ -186,20 +186,22 @@ func (r *Runner) noteExisting(ctx context.Context, lock string, keys []otherKey)
 	return replies[0].At(1).Int()
 }
 
-// mostTold limits the waiters of a queue that are told: more than one only while nobody listens for those in front.
-const mostTold = 100
-
-// tellSource publishes on the source node of a migrating slot for waiters on the target node: shard channels stay
-// with the source until the end of the migration. Of a queue the first waiter is told for whom somebody listens.
-func (r *Runner) tellSource(ctx context.Context, l Lock) {
-	if r.channels.Publishing(l.Silent) != ShardPublish {
+// tell tells those who wait for the lock of x, which may be free now, what the script of x has not told them:
+//
+//   - On the target node of a migrating slot the script reaches nobody by a shard channel: all those stay with the source until the end of the
+//     migration.
+//   - Without the queue of a fair lock, which is on another node, the script knows nobody.
+func (r *Runner) tell(ctx context.Context, x *Call) {
+	l := x.Lock
+	publish := r.channels.Publishing(l.Silent)
+	if publish != ShardPublish && !(l.Queued && x.Apart.LockOnly) {
 		return
 	}
 	channels, err := r.toTell(ctx, l)
 	for _, channel := range channels {
 		var told resp.Value
-		told, err = r.server.Doer.Send(ctx, resp.Cmd(ShardPublish, channel, l.Message))
-		if listeners, _ := told.Int(); err != nil || listeners > 0 {
+		told, err = r.server.Doer.Send(ctx, resp.Cmd(publish, channel, l.Message))
+		if listeners, _ := told.Int(); err != nil || listeners > 0 || publish != ShardPublish { // else nobody knows all listeners
 			break
 		}
 	}
@@ -208,7 +210,10 @@ func (r *Runner) tellSource(ctx context.Context, l Lock) {
 	}
 }
 
-// toTell returns the channels of the waiters that a release of l tells, in the order in which it does.
+// mostTold limits the waiters of a queue that are told: more than one only while nobody listens for those in front.
+const mostTold = 100
+
+// toTell returns the channels of those who wait for l, in the order in which they are told until one listens.
 func (r *Runner) toTell(ctx context.Context, l Lock) (channels []string, err error) {
 	if !l.Queued {
 		return []string{l.Channel}, nil
