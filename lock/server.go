@@ -148,7 +148,7 @@ type Publishing int
 
 const (
 	// PublishAuto is Redisson's rule: shard channels (SPUBLISH) in a cluster with shard channels, plain channels (PUBLISH)
-	// everywhere else.
+	// everywhere else. A Client asks once, and keeps to the answer: use PublishPlain while a cluster is upgraded from Redis 6.
 	PublishAuto Publishing = iota
 	// PublishPlain is for a cluster shared with Redisson clients on plain channels: clients before 3.22, or with the
 	// shardedSubscriptionMode OFF.
