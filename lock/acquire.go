@@ -231,7 +231,7 @@ func (r *request) send(ctx context.Context, server conn.Doer, at position) (v re
 		args = append(args, c.listenersKnown(r.target), c.publishing(r.target))
 	}
 	x := &remote.Call{Script: k.Acquire, Lock: r.target.Lock, Keys: r.keys(nil), Args: args, Doer: server, NoRetry: r.waits,
-		Apart: remote.Apart{OnSource: k.reentersOnSource, MayRunUntil: r.turn.mayRun()}}
+		Apart: remote.Apart{OnSource: k.reentersOnSource, SharesAtNil: k.isRead(), MayRunUntil: r.turn.mayRun()}}
 	v, err = c.scripts.Run(ctx, x)
 	return v, x.Sent, err
 }

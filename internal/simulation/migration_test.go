@@ -393,6 +393,53 @@ func TestSlotThatIsNotServed(t *testing.T) {
 	})
 }
 
+// The first reader in the line is called, and then the lock moves. The others hear from the first that they may come in.
+func TestReadersBehindTheFirstWhileSlotMigrates(t *testing.T) {
+	inFleet(t, lock.Config{}, func(t *testing.T, f *fleet) {
+		write, err := f.client.ReadWrite("mylock").Write().Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var readers sync.WaitGroup
+		free := make(chan struct{})
+		for range 5 {
+			c, err := lock.New(f.cluster, lock.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			readers.Go(func() {
+				read, err := c.ReadWrite("mylock").Read().Lock(t.Context())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				<-free
+				if err := read.Unlock(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+			time.Sleep(100 * time.Millisecond)
+		}
+		if err := write.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+		f.servers[0].Intercept(func(cmd fakeredis.Cmd) fakeredis.Action {
+			if strings.HasPrefix(cmd.Name, "EVAL") {
+				return fakeredis.Delay(50*time.Millisecond, fakeredis.Run())
+			}
+			return fakeredis.Run()
+		})
+		f.opens(t, len(f.servers[0].Keys()))
+		time.Sleep(3 * time.Second)
+		if info, err := f.client.ReadWrite("mylock").Read().Info(t.Context()); err != nil || len(info.Holders) != 5 {
+			t.Errorf("readers %v, %v, want 5", info.Holders, err)
+		}
+		close(free)
+		readers.Wait()
+	})
+}
+
 // A leader is elected, and its address published, while the slot of the lock migrates, also where a former leader's record has stayed.
 func TestLeaderWhileSlotMigrates(t *testing.T) {
 	for _, former := range []bool{false, true} {

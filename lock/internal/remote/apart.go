@@ -39,6 +39,7 @@ type Apart struct {
 	OnSource    bool  // may run on the source node of the slot, where no key can be created: needs no latch, and creates no other key
 	MayFree     bool  // may free the lock, with any reply
 	FreesAtZero bool  // may free the lock, but only with the reply 0
+	SharesAtNil bool  // with the reply nil, others may share the lock: the next in a line would be called
 	Ran         *bool // set to true before a request apart; may be nil
 	// MayRunUntil is the server's time in ms until which an earlier request without a latch may still take effect. It is a field of the
 	// caller's Owner, whose turn the caller has; nil without an Owner.
@@ -61,7 +62,7 @@ func (r *Runner) RunMigrating(ctx context.Context, x *Call, err error) (v resp.V
 	for {
 		v, err = r.runApart(ctx, x)
 		n, bad := v.Int()
-		if err == nil && (x.Apart.MayFree || x.Apart.FreesAtZero && bad == nil && n == 0) {
+		if err == nil && (x.Apart.MayFree || x.Apart.FreesAtZero && bad == nil && n == 0 || x.Apart.SharesAtNil && v.IsNull()) {
 			r.tell(ctx, x)
 		}
 		switch late := errors.Is(err, ErrLate); {
@@ -186,7 +187,7 @@ func (r *Runner) noteExisting(ctx context.Context, lock string, keys []otherKey)
 	return replies[0].At(1).Int()
 }
 
-// tell tells those who wait for the lock of x, which may be free now, what the script of x has not told them:
+// tell tells those who wait for the lock of x, which may be free or shared now, what the script of x has not told them:
 //
 //   - On the target node of a migrating slot the script reaches nobody by a shard channel: all those stay with the source until the end of the
 //     migration.
