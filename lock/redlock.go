@@ -156,6 +156,9 @@ func (r *Redlock) acquire(ctx context.Context, opts []Option, try bool) (lease *
 	} else {
 		lease, err = r.lock(ctx, c)
 	}
+	if _, unnamed := err.(*noQuorumError); unnamed {
+		err = r.first.about(r.key.name, err)
+	}
 	c.traced.done(ctx, lease, err)
 	return lease, err
 }
@@ -190,6 +193,9 @@ func (r *Redlock) TryLock(ctx context.Context, opts ...Option) (*Lease, error) {
 
 // tryLock is TryLock for a checked call.
 func (r *Redlock) tryLock(ctx context.Context, c redlockCall) (*Lease, error) {
+	if ctx.Err() != nil {
+		return nil, r.untried(ctx)
+	}
 	leave, ok := r.first.gates.TryEnter(r.key)
 	if !ok {
 		if failure := r.first.gates.Failure(r.key, nil); errors.Is(failure, ErrNoQuorum) { // of a caller in front, moments ago
@@ -207,9 +213,7 @@ func (r *Redlock) tryLock(ctx context.Context, c redlockCall) (*Lease, error) {
 // ask asks all servers once, and calls ended at the end of the returned lease.
 func (r *Redlock) ask(ctx context.Context, c *redlockCall, ended func(bool)) (*Lease, error) {
 	if ctx.Err() != nil {
-		e := r.refusal()
-		e.untried = true
-		return nil, new(waited).end(ctx, r.first, e)
+		return nil, r.untried(ctx)
 	}
 	if err := r.identify(ctx, c.timeout); err != nil {
 		return nil, err
@@ -217,6 +221,13 @@ func (r *Redlock) ask(ctx context.Context, c *redlockCall, ended func(bool)) (*L
 	b := r.newBallot(ctx, c, ended)
 	b.begin(ctx, -1)
 	return b.await(ctx)
+}
+
+// untried returns the error of a call whose context had ended before.
+func (r *Redlock) untried(ctx context.Context) error {
+	e := r.refusal()
+	e.untried = true
+	return new(waited).end(ctx, r.first, e)
 }
 
 // Do runs fn while holding the lock; see [Handle.Do].
@@ -266,12 +277,15 @@ func (r *Redlock) check(opts []Option) (redlockCall, error) {
 			return c, invalidf("an Owner of a Redlock")
 		case o.keeps():
 			return c, invalidf("AtLeast of a Redlock")
+		case o.hasLease:
+			c.term, c.renewed = o.lease.Truncate(time.Millisecond), false
 		}
-		if o.hasLease {
-			if err := o.checkLease(); err != nil {
+	}
+	if len(opts) > 0 { // without options a request is valid, as is the Config of its client
+		for _, h := range r.members {
+			if _, err := h.request(opts, 0); err != nil {
 				return c, err
 			}
-			c.term, c.renewed = o.lease.Truncate(time.Millisecond), false
 		}
 	}
 	if r.cfg.Quarantine >= 0 && c.term > r.cfg.Quarantine {
