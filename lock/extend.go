@@ -44,7 +44,7 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	// The release of another hold of the Owner would set the server's lease to what this hold needed before the Extend.
 	turn, err := l.state.take(ctx, l.target.Name, l.over(), ErrReleased)
 	if err != nil {
-		return cmp.Or(l.Err(), err)
+		return cmp.Or(l.Err(), l.client.about(l.target.Name, err))
 	}
 	defer turn.give()
 	if err := l.beginExtension(ctx); err != nil {
@@ -66,7 +66,7 @@ func (l *Lease) beginExtension(ctx context.Context) error {
 		case err != nil:
 			return err
 		case ctx.Err() != nil:
-			return netfail.Ended(ctx)
+			return l.client.about(l.target.Name, netfail.Ended(ctx))
 		case l.beginRenewal():
 			return nil
 		}
@@ -109,7 +109,7 @@ func (l *Lease) askExtension(ctx context.Context, d time.Duration) (start clock.
 // extend is Extend of a lease with Members. A member that answers later than needed is extended all the same, and so is one that joins later.
 func (g *group) extend(ctx context.Context, d time.Duration) error {
 	if g.longest > 0 && d > g.longest {
-		return invalidf("lease of %v, longer than the Quarantine of %v", d, g.longest)
+		return g.whole.client.invalid(g.whole.Name(), "lease of %v, longer than the Quarantine of %v", d, g.longest)
 	}
 	l := g.whole
 	if err := l.Err(); err != nil {

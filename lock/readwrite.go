@@ -158,11 +158,11 @@ func (l *Lease) downgrade(ctx context.Context) (*Lease, error) {
 		return nil, err
 	}
 	if ctx.Err() != nil {
-		return nil, netfail.Ended(ctx)
+		return nil, c.about(l.target.Name, netfail.Ended(ctx))
 	}
 	turn, err := l.state.take(ctx, l.target.Name, c.done, ErrClosed)
 	if err != nil {
-		return nil, err
+		return nil, c.about(l.target.Name, err)
 	}
 	if err := l.beginExtension(ctx); err != nil {
 		turn.give()
@@ -251,7 +251,7 @@ func (l *Lease) askDowngrade(ctx context.Context, r *request) (v resp.Value, sen
 // late means that the downgrade may still arrive.
 func (l *Lease) undoDowngrade(r *request, late bool, cause error) error {
 	l.own().endHold(l.target.storedKind(), false)
-	err := l.settle(fmt.Errorf("%w: %w", ErrUncertain, cause))
+	err := l.settle(l.unconfirmed(cause))
 	write := &acquire{hold: l.hold, lease: l.term, latch: newLatch(l.target)}
 	r.undoBoth(write, clock.Later(l.serverEnd(), r.goneBy(time.Now())), late)
 	return err
