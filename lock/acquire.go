@@ -243,7 +243,7 @@ func (r *request) acking(ctx context.Context) (*remote.AckedDoer, error) {
 		return nil, nil
 	}
 	leaves, _ := ctx.Deadline()
-	return c.replicas.AckedDoer(ctx, remote.Hold{Name: r.target.Name, Kind: r.target.kind.Name, Owner: r.owner}, leaves)
+	return c.replicas.AckedDoer(ctx, remote.Hold{Name: r.target.Name, Kind: r.target.kind.Name, Owner: r.shownOwner()}, leaves)
 }
 
 // acknowledged returns an error if too few replicas have the grant. ack may be nil.
@@ -309,6 +309,9 @@ func (r *request) acceptUnowned(g grant) error {
 	if r.latch != "" {
 		r.client.cleanup.SettleLatch(r.target.Name, r.latch, r.unsure, r.lastMoment)
 		r.endUnsure()
+	}
+	if waited := time.Since(r.since); r.target.kind.permits && !r.since.IsZero() && r.client.waitsLong(waited, r.standby) {
+		r.client.log.WarnOf(r.target.Name, r.target.kind.Name, "", acquiredLate, "waited", roughly(waited))
 	}
 	r.shareGrant()
 	return nil

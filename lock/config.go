@@ -130,7 +130,7 @@ type Config struct {
 
 	// WarnAfter is the time after which the Logger reports a wait, with the holder if known, a lock acquired after a longer
 	// wait, and a lock held for longer. A long hold is reported at a renewal and at Unlock. Calls with
-	// [Standby] are not reported. 0 is never.
+	// [Standby], and those that wait for a [CountDownLatch], are not reported. 0 is never.
 	WarnAfter time.Duration
 
 	// Logger reports lost locks, failed or late renewals, and missing permissions of the user for the channels of

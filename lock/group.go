@@ -29,7 +29,8 @@ type group struct {
 // newWhole makes one lease of parts. The whole's next Err reports earlier losses of parts.
 func newWhole(quorum int, all bool, parts []*Lease, ended func(awaited bool), longest time.Duration) *Lease {
 	first := parts[0]
-	l := &Lease{hold: hold{client: first.client, target: first.target, owner: first.owner}, renewed: first.renewed, limits: first.limits, grantedAt: first.client.now()}
+	l := &Lease{hold: hold{client: first.client, target: first.target, owner: first.owner}, grantedAt: first.client.now()}
+	l.renewed, l.standby, l.limits = first.renewed, first.standby, first.limits
 	l.group = &group{whole: l, quorum: quorum, all: all, parts: parts, ended: ended, longest: longest}
 	for _, p := range parts {
 		p.whole.Store(l)
@@ -205,7 +206,7 @@ func (g *group) ask(ctx context.Context, ask func(part *Lease) error) error {
 				return g.whole.Err()
 			}
 		case <-ctx.Done():
-			return netfail.Ended(ctx)
+			return g.whole.client.about(g.whole.Name(), netfail.Ended(ctx))
 		}
 	}
 	if err := g.whole.Err(); err != nil {

@@ -15,6 +15,14 @@ type hold struct {
 	owner  string
 }
 
+// shownOwner returns the owner as text: see Lease.Owner.
+func (h *hold) shownOwner() string {
+	if show := h.target.kind.show; show != nil {
+		return show(h.owner)
+	}
+	return h.owner
+}
+
 // counted reports whether an Owner's tally counts the hold. Of the values of a group each lease is its own record.
 func (h *hold) counted() bool { return h.state != nil && h.target.values == "" }
 

@@ -18,10 +18,13 @@ const (
 
 // planQuestions sets the times for a waiter that is now at the front.
 func (w *waiter) planQuestions(now time.Time) {
-	if w.target.kind.unowned() {
-		return // nobody knows the holders
+	k := w.target.kind
+	if k.unowned() && !k.permits { // who waits for a latch waits for work, not for a holder
+		return
 	}
-	w.questions.last = lastQuestion(w.deadline, now)
+	if !k.unowned() { // else nobody knows the holders
+		w.questions.last = lastQuestion(w.deadline, now)
+	}
 	if after := w.client.cfg.WarnAfter; after > 0 && !w.standby && !w.client.log.Silent() {
 		if at := w.since.Add(after); at.After(now) {
 			w.questions.warn = at
@@ -63,27 +66,38 @@ func (w *waiter) askWhatIsDue(ctx context.Context) (free bool) {
 	if !last && !warn {
 		return false
 	}
-	c := w.client
-	var held *seenHolder
+	c, k := w.client, w.target.kind
+	held := &seenHolder{}
 	if own, _ := w.holders(); own != nil {
 		held = &seenHolder{owner: own.Owner(), process: c.cfg.Name}
-	} else {
+	} else if !k.unowned() {
 		held = w.noteHolder(c.askHolder(ctx, w.target))
 	}
 	if warn {
-		args := []any{"waited", roughly(now.Sub(w.since))}
-		if held.owner != "" {
-			args = append(args, "holder", held.owner)
-		}
-		if held.process != "" {
-			args = append(args, "process", held.process)
-		}
-		if held.err != nil {
-			args = append(args, "error", held.err)
-		}
-		c.log.WarnOf(w.target.Name, w.target.kind.Name, w.owner, "waiting for long", args...)
+		c.warnWaiting(w.target.Name, k.Name, w.shownOwner(), now.Sub(w.since), held)
 	}
-	return held.owner == "" && held.err == nil
+	return held.owner == "" && held.err == nil && !k.unowned()
+}
+
+// warnWaiting reports a long wait under way.
+func (c *Client) warnWaiting(name, kind, owner string, waited time.Duration, held *seenHolder) {
+	args := []any{"waited", roughly(waited)}
+	if held.owner != "" {
+		args = append(args, "holder", held.owner)
+	}
+	if held.process != "" {
+		args = append(args, "process", held.process)
+	}
+	if held.err != nil {
+		args = append(args, "error", held.err)
+	}
+	c.log.WarnOf(name, kind, owner, "waiting for long", args...)
+}
+
+// waitsLong reports whether a wait is long enough for the log.
+func (c *Client) waitsLong(waited time.Duration, standby bool) bool {
+	after := c.cfg.WarnAfter
+	return after > 0 && !standby && waited > after && !c.log.Silent()
 }
 
 // noteHolder keeps an answer for the errors of this waiter and of those behind it, and returns it. A question without an answer

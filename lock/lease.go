@@ -118,12 +118,7 @@ func newLease(r *request, g grant) *Lease {
 //
 //   - For a [PermitSemaphore], Owner returns the ids of the permits, separated by commas.
 //   - For a lease with Members, Owner returns the first member's owner.
-func (l *Lease) Owner() string {
-	if show := l.target.kind.show; show != nil {
-		return show(l.owner)
-	}
-	return l.owner
-}
+func (l *Lease) Owner() string { return l.shownOwner() }
 
 func (l *Lease) age() time.Duration { return l.grantedAt.Elapsed(l.client.now()) }
 
@@ -544,10 +539,13 @@ func (l *Lease) notifyWhole() {
 	}
 }
 
+// acquiredLate is the text about a lock that was acquired after a long wait.
+const acquiredLate = "acquired after a long wait"
+
 // warnWaited reports a lock that was acquired after a long wait.
 func (l *Lease) warnWaited(since time.Time) {
-	if after := l.client.cfg.WarnAfter; after > 0 && !l.standby && !since.IsZero() && l.grantedAt.Time.Sub(since) > after {
-		l.warn("acquired after a long wait", "waited", roughly(l.grantedAt.Time.Sub(since)))
+	if waited := l.grantedAt.Time.Sub(since); !since.IsZero() && l.client.waitsLong(waited, l.standby) {
+		l.warn(acquiredLate, "waited", roughly(waited))
 	}
 }
 

@@ -123,6 +123,7 @@ func (m *Multi) attempt(ctx context.Context, plan *multiPlan, try bool) (whole *
 func (m *Multi) lockAll(ctx context.Context, plan *multiPlan) (*Lease, error) {
 	first, pause := m.members[0], multiPauseMin
 	history := waited{since: time.Now(), last: &NotAcquiredError{Name: first.target.Name, Kind: first.target.kind.Name, log: first.client.log}}
+	history.standby = standsBy(plan.opts[0])
 	var failing time.Time
 	for {
 		whole, some, err := m.attempt(ctx, plan, false)
@@ -130,6 +131,7 @@ func (m *Multi) lockAll(ctx context.Context, plan *multiPlan) (*Lease, error) {
 		_, again := errors.AsType[partly](err)
 		switch {
 		case err == nil:
+			whole.warnWaited(history.since)
 			return whole, nil
 		case errors.Is(err, ErrInvalid):
 			return nil, err
@@ -144,6 +146,7 @@ func (m *Multi) lockAll(ctx context.Context, plan *multiPlan) (*Lease, error) {
 		case time.Since(failing) > plan.patience:
 			return nil, err
 		}
+		history.warn(first.client, history.last)
 		if first.client.sleep(ctx, pause-rand.N(pause/2)) != nil {
 			return nil, history.end(ctx, first.client, history.last)
 		}

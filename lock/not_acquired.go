@@ -169,6 +169,8 @@ type waited struct {
 	since   time.Time // zero for a call that does not wait
 	refused bool      // another caller wants the lock or has it
 	failure error     // of the last attempt that failed without a refusal; nil for none
+	standby bool      // see Standby
+	warned  bool      // the log has the wait
 
 	last *NotAcquiredError // of an attempt, with the holder of its lock if ever known
 }
@@ -192,6 +194,20 @@ func (w *waited) note(err error) (asked bool) {
 		w.last = &last
 	}
 	return true
+}
+
+// warn reports the wait of a call of c once, after WarnAfter, with what e knows of the lock that it waits for.
+func (w *waited) warn(c *Client, e *NotAcquiredError) {
+	since := time.Since(w.since)
+	if w.warned || !c.waitsLong(since+1, w.standby) {
+		return
+	}
+	w.warned = true
+	held := &seenHolder{owner: e.Holder, process: e.Process, err: e.HolderErr}
+	if held.owner != "" && e.seen.IsZero() { // in this process
+		held.process = c.cfg.Name
+	}
+	c.warnWaiting(e.Name, e.Kind, "", since, held)
 }
 
 // end completes e, the error of a wait that ended with ctx, or with c.

@@ -167,7 +167,7 @@ func (r *Redlock) acquire(ctx context.Context, opts []Option, try bool) (lease *
 func (r *Redlock) lock(ctx context.Context, c redlockCall) (lease *Lease, err error) {
 	r.first.counters.waiting.Add(1)
 	defer r.first.counters.waiting.Add(-1)
-	history := waited{since: time.Now()}
+	history := waited{since: time.Now(), standby: standsBy(c.opts)}
 	turn, leave := r.first.gates.Enter(r.key)
 	err = r.awaitTurn(ctx, turn, &history)
 	c.traced.leftLine(history.since)
@@ -176,8 +176,10 @@ func (r *Redlock) lock(ctx context.Context, c redlockCall) (lease *Lease, err er
 	}
 	if err != nil {
 		leave()
+		return nil, err
 	}
-	return lease, err
+	lease.warnWaited(history.since)
+	return lease, nil
 }
 
 // TryLock asks the servers once. TryLock returns:
@@ -305,13 +307,22 @@ func (r *Redlock) awaitTurn(ctx context.Context, turn <-chan struct{}, history *
 		return nil
 	default:
 	}
+	var late <-chan time.Time
+	if after := r.first.cfg.WarnAfter; after > 0 {
+		late = time.After(after)
+	}
 	over := false
-	select {
-	case <-turn:
-	case <-ctx.Done():
-		over = true
-	case <-r.first.done:
-		return ErrClosed
+	for waits := true; waits; {
+		select {
+		case <-turn:
+			waits = false
+		case <-late:
+			history.warn(r.first, r.refusal())
+		case <-ctx.Done():
+			waits, over = false, true
+		case <-r.first.done:
+			return ErrClosed
+		}
 	}
 	history.failure = r.first.gates.Failure(r.key, turn)
 	history.refused = history.failure == nil
