@@ -19,8 +19,8 @@ import (
 	"github.com/lockwire/lockwire/pubsub"
 )
 
-// New returns a Client on server. The caller keeps server and closes it. If New cannot classify server, it returns
-// [ErrInvalid]: see [Server].
+// New returns a Client on server. The caller keeps server and closes it. New returns [ErrInvalid] for settings that cannot
+// work, and for a server that it cannot classify: see [Server].
 //
 // New waits for no server: goroutines and the connection for wake-ups start when first needed. The client has a random
 // identity, so the server sees every process, and every Client of a process, as distinct.
@@ -95,7 +95,8 @@ func (c *Client) initRemote() {
 
 // Close ends the client's activity. Waiting calls return [ErrClosed], every held lease is lost with the reason
 // [ClientClosed], and renewal stops. The locks stay taken on the server until their leases end or until Unlock, which
-// still works: Close cannot know whether the guarded work has stopped.
+// still works: Close cannot know whether the guarded work has stopped. Calls that neither take a lock nor wait for one still work
+// too, such as Info, ForceUnlock, and Release of a [Semaphore].
 //
 // Close repeats unconfirmed releases, undoes pending acquires, and waits for calls of Unlock, for up to one second in all; an Unlock
 // without an answer by then returns [ErrUncertain]. If a second is not enough for the releases and acquires,

@@ -134,16 +134,16 @@ type Config struct {
 	WarnAfter time.Duration
 
 	// Logger reports lost locks, failed or late renewals, and missing permissions of the user for the channels of
-	// locks, without which waiters are not woken. With a Logger, the Client asks the server once whether the user may
-	// publish on the channels. A line about a lock has its name and kind, and the owner and the age of the lease where they are
-	// known. A line about several locks, such as failed renewals, has one of them and their number. No line about locks is
-	// repeated within a minute. The Logger also reports the loss and the return of the connection for wake-ups, as
-	// pubsub.Config says. nil is silent.
+	// locks, without which waiters are not woken. With a Logger, the Client asks the server, once for each kind of
+	// channel, whether the user may publish. A line about a lock has its name and kind, and the owner and the age of
+	// the lease where they are known. A line about several locks, such as failed renewals, has one of them and their
+	// number. No line about locks is repeated within a minute. The Logger also reports the loss and the return of the
+	// connection for wake-ups, as pubsub.Config says. nil is silent.
 	Logger conn.Logger
 
 	// ShowName, if set, returns what errors and the log show in place of the name of a lock, to hide names or a part of
-	// them. The Name fields of errors, and Lease.String, have the name all the same. ShowName must be safe for concurrent use. nil shows the
-	// name, in errors quoted.
+	// them. The Name fields of errors, String and LogValue of a Lease, and package leader have the name all the same.
+	// ShowName must be safe for concurrent use. nil shows the name, in errors quoted.
 	ShowName func(name string) string
 
 	// Trace, if set, receives events about locks.

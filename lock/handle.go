@@ -82,9 +82,10 @@ func (h *Handle) request(opts []Option, permits int) (r request, err error) {
 }
 
 // TryLock acquires the lock if the lock is free or already belongs to the Owner, and returns [ErrNotAcquired] if not.
-// TryLock asks the server once and does not wait for the lock. If the server grants the lock but the reply arrives
-// after the lease has ended, TryLock gives the lock back and returns a [*LostError] with the reason [Expired]. A free lock
-// counts as taken while it is reserved for a waiting process: see the section on waiting of package lock.
+// TryLock asks the server once and does not wait for the lock. After the end of ctx the error is as from Lock. If the
+// server grants the lock but the reply arrives after the lease has ended, TryLock gives the lock back and returns a
+// [*LostError] with the reason [Expired]. A free lock counts as taken while it is reserved for a waiting process: see
+// the section on waiting of package lock.
 func (h *Handle) TryLock(ctx context.Context, opts ...Option) (*Lease, error) {
 	return h.tryLock(ctx, opts, 0)
 }

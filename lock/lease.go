@@ -136,7 +136,7 @@ func (l *Lease) Kind() string {
 
 // ValidUntil returns the instant until which the lock is certainly held, unless somebody forces the lock. Every renewal
 // moves the instant, up to the limit set by [AtMost]. The client counts from before the request was sent and subtracts 1 %
-// of the lease and 2 ms.
+// of the lease and 2 ms. For a lease by [Forever] the instant is centuries away.
 //
 // For a lease with Members, ValidUntil returns the instant until which enough members are held. The loss of a member
 // may bring the instant forward.

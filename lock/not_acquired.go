@@ -15,7 +15,8 @@ import (
 // NotAcquiredError is the error of a call that has not acquired the lock, because another owner has the lock or because
 // the context of the call has ended. It matches [ErrNotAcquired], unless the context ended without any answer of the
 // server, or with too few acknowledgements by replicas; then it matches the failure instead, such as
-// [ErrNotReplicated]. After the end of a context it always matches the context's error and cause.
+// [ErrNotReplicated]. A call whose context had ended before asks no server, and its error matches ErrNotAcquired. After the end of a
+// context the error always matches the context's error and cause.
 type NotAcquiredError struct {
 	Name   string        // of the lock; of a [Multi] of the member that was refused, if known
 	Kind   string        // see [Lease.Kind]

@@ -107,9 +107,9 @@ func checkTerm(what string, d time.Duration) error {
 }
 
 // AtMost limits a hold of the lock: after d the lease is lost with the reason [HeldTooLong], whatever renewals or
-// [Lease.Extend] would add. Renewal stops, so the server frees the lock by the end of its lease, or at Unlock. d
-// counts from the grant, for a lease with Members from the grant of each member, and must be at least [MinLease]. 0
-// is no limit.
+// [Lease.Extend] would add. Renewal stops, so the server frees the lock by the end of its lease, or at Unlock. d counts
+// from the grant, for a lease with Members from the grant of each member, and must be at least [MinLease]. 0 is no
+// limit, also if Config.AtMost is set: [Forever] requires it then.
 func AtMost(d time.Duration) Option { return Option{limit: atMost, limitValue: d} }
 
 // StopBefore ends the contexts of the lease d before [Lease.ValidUntil], to leave time to stop a child process or a
@@ -117,8 +117,9 @@ func AtMost(d time.Duration) Option { return Option{limit: atMost, limitValue: d
 // The lock itself is not lost: Err, Lost and Unlock are not affected, and a later renewal keeps the lock for new
 // contexts. 0 is no time.
 //
-// d must be shorter than the lease, and for a lease under the watchdog shorter than the part of the lease that is
-// left when a renewal is due. For a lease with Members, d counts for each member, as does the Config.StopBefore of its Client.
+// d must be shorter than the lease, and for a lease under the watchdog shorter than the part of the lease that is left
+// when a renewal is due; always shorter than a limit set by [AtMost]. For a lease with Members, d counts for each
+// member, as does the Config.StopBefore of its Client.
 func StopBefore(d time.Duration) Option { return Option{limit: stopBefore, limitValue: d} }
 
 // check rejects limits that cannot work with a lease of the given term, renewed every so often; 0 is never.

@@ -53,7 +53,8 @@ func (c *Client) PermitSemaphore(name string) *PermitSemaphore {
 }
 
 // Acquire takes a permit and waits for a free permit until ctx ends; [Handle.Lock] describes the error. Without permits set on
-// the server, Acquire returns [ErrNotSet]; with [WaitForSetup] it waits. The other options are [For] and [Forever].
+// the server, Acquire returns [ErrNotSet]; with [WaitForSetup] it waits. The other options are [For], [Forever],
+// [AtMost], [StopBefore] and [Standby].
 func (s *PermitSemaphore) Acquire(ctx context.Context, opts ...Option) (*Lease, error) {
 	return s.AcquireMany(ctx, 1, opts...)
 }

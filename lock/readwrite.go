@@ -122,7 +122,8 @@ func writeArgs(w wish) []any {
 // Config.AckTimeout, Downgrade returns the read lease all the same, valid as long as the write lease was: nobody else can get the
 // lock for writing before then, but after a failover the read lease may be lost. The next acknowledged renewal makes up for it.
 //
-// For any other lease, also one with Members, Downgrade returns [ErrInvalid].
+// For any other lease, also one with Members, Downgrade returns [ErrInvalid]; for a lease that is over, the result of Err. Downgrade of a
+// member loses the whole, as its release does.
 func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 	if l.group != nil || l.target.kind.Downgrade == nil {
 		return nil, l.client.invalid(l.target.Name, "only a write lock can be downgraded")

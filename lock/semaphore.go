@@ -65,15 +65,15 @@ func (s *permitCount) set(ctx context.Context, n int, ttl time.Duration) (bool, 
 // lacking until enough have been released. AddPermits creates a missing semaphore.
 //
 // AddPermits waits for the server's confirmation until ctx ends, at most 10 s. Then it returns [ErrUncertain] and goes on
-// in the background; the server adds the permits only once.
+// in the background; the server adds the permits only once. If ctx has ended before, AddPermits sends nothing.
 func (s *permitCount) AddPermits(ctx context.Context, n int) error {
 	_, err := s.handle.setCount(ctx, "add", n, -maxCount, false)
 	return err
 }
 
 // Acquire takes n permits at once and waits for n free permits until ctx ends. n is at least 0 and at most 2³¹-1; for 0
-// Acquire returns nil at once. Without permits set on the server, Acquire returns [ErrNotSet]; with [WaitForSetup], the
-// only option of a Semaphore, Acquire waits.
+// Acquire returns nil at once. Without permits set on the server, Acquire returns [ErrNotSet]; with [WaitForSetup] Acquire
+// waits. The only other option of a Semaphore is [Standby].
 //
 // If ctx ends first, the error matches ctx.Err, the cause and [ErrNotAcquired]; if the server never answered, the
 // error has the failure instead of ErrNotAcquired. A request already sent is then undone in the background, and permits

@@ -35,14 +35,14 @@ func (c *Client) Spin(name string, backoff Backoff) *Spin {
 }
 
 // Backoff configures the pauses between the requests of a [Spin] lock's waiter. The zero Backoff is Redisson's default: 1 ms
-// at first, doubled each time with some jitter, at most 128 ms. A pause ends with the caller's context.
+// at first, doubled each time with some jitter, at most 128 ms. A pause is at least 100 µs, and ends with the caller's context.
 type Backoff struct {
 	Initial    time.Duration // the first pause; 0 is the lesser of 1 ms and Max
 	Max        time.Duration // the longest pause; 0 is the greater of 128 ms and Initial
 	Multiplier int           // ratio of a pause to the previous pause; 0 is 2
 }
 
-// ConstantBackoff returns a Backoff with a constant pause of d. Redisson's default for a constant pause is 64 ms.
+// ConstantBackoff returns a Backoff with a constant pause of d, 0 for 1 ms. Redisson's default for a constant pause is 64 ms.
 func ConstantBackoff(d time.Duration) Backoff { return Backoff{Initial: d, Max: d, Multiplier: 1} }
 
 // shortestPause is the minimum pause, against waiters in a busy loop.

@@ -8,14 +8,15 @@ import (
 	"time"
 )
 
-// Stats has the counters of a Client.
+// Stats has the counters of a Client. They count leases, those of the members of a [Multi] or [Redlock] one by one. Permits of a
+// [Semaphore] and latches count only in Waiting.
 type Stats struct {
 	Leases  int // held now
-	Waiting int // calls of Lock waiting now
+	Waiting int // calls of Lock, Acquire and Wait waiting now
 
 	Acquired uint64 // since New, like all following counters
 	Released uint64
-	Lost     uint64 // reported as lost, or found lost by Unlock
+	Lost     uint64 // reported as lost, or found lost by Unlock; Released counts it too if Unlock returned nil, as after AtMost
 	// Unacknowledged is the number of acquired locks without any acknowledgement by a replica although Config.Acks is set,
 	// because the server had no replica. Acquired includes them.
 	Unacknowledged uint64

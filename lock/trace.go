@@ -17,15 +17,15 @@ import (
 // Client.
 type Trace struct {
 	// AcquireStart is called when Lock, TryLock, Acquire, TryAcquire or Wait begins, with the context of the caller.
-	// The call goes on under the returned context, which must be derived from ctx. A call with invalid arguments is
-	// not reported.
+	// The call goes on under the returned context, which must be derived from ctx. A call with invalid arguments, or for
+	// 0 permits, is not reported. Downgrade is reported as a TryLock of the read lock and the first Unlock of the write lock.
 	AcquireStart func(ctx context.Context, start AcquireStart) context.Context
 
 	// AcquireEnd is called when the call returns, with the context from AcquireStart.
 	AcquireEnd func(ctx context.Context, end AcquireEnd)
 
-	// ReleaseStart is called when the first Unlock of a lease begins, and for Release of a semaphore and CountDown of a
-	// latch. The call goes on under the returned context, which must be derived from ctx.
+	// ReleaseStart is called when the first Unlock of a lease begins, and for Release of a semaphore of either kind and
+	// CountDown of a latch. The call goes on under the returned context, which must be derived from ctx.
 	ReleaseStart func(ctx context.Context, start ReleaseStart) context.Context
 
 	// ReleaseEnd is called when the call returns, with the context from ReleaseStart.

@@ -14,9 +14,10 @@ type Config struct {
 	Address string
 
 	// StopBefore is the time between the end of the function's context and the end of the lease, if the lease is not
-	// renewed: the time for stopping. 0 is a quarter of the lease, below 0 is no time. The
-	// maximum is half the lease. StopBefore must be shorter than lock.Config.Lease less RenewEvery, and so must the
-	// quarter of the lease: otherwise the context ends before the first renewal, in each term.
+	// renewed: the time for stopping. 0 is a quarter of the lease, below 0 is no time. The maximum is half the lease. A
+	// shorter lock.Config.AtMost counts in place of the lease, and ends each term with ErrExpiring. StopBefore must be
+	// shorter than lock.Config.Lease less RenewEvery, and so must the quarter of the lease: otherwise the context ends
+	// before the first renewal, in each term.
 	StopBefore time.Duration
 
 	// Health, if not nil, follows this Run. Each Run needs a separate Health.
