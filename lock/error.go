@@ -144,8 +144,8 @@ func (e *LostError) Error() string {
 	text := subject(e.Name, e.log)
 	if e.Reason != Ending {
 		text += "lost"
-		if e.Age > 0 {
-			text += " after " + roughly(e.Age).String()
+		if age := roughly(e.Age); age > 0 {
+			text += " after " + age.String()
 		}
 		text += ": "
 	}

@@ -65,3 +65,15 @@ func TestExtendOfARedlockBeyondItsQuarantine(t *testing.T) {
 		mustUnlock(t, held)
 	})
 }
+
+// A time that rounds to zero is left out.
+func TestErrorsWithoutAZeroTime(t *testing.T) {
+	for _, err := range []error{
+		&lock.NotAcquiredError{Name: "job", Waited: 300 * time.Nanosecond, Err: context.Canceled},
+		&lock.LostError{Name: "job", Age: 300 * time.Nanosecond, Reason: lock.Forced},
+	} {
+		if text := err.Error(); strings.Contains(text, "after") {
+			t.Errorf("%T: %s", err, text)
+		}
+	}
+}

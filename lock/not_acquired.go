@@ -50,8 +50,8 @@ type NotAcquiredError struct {
 func (e *NotAcquiredError) Error() string {
 	var b strings.Builder
 	b.WriteString(subject(e.Name, e.log) + "not acquired")
-	if e.Waited > 0 {
-		fmt.Fprintf(&b, " after %v", roughly(e.Waited))
+	if waited := roughly(e.Waited); waited > 0 {
+		fmt.Fprintf(&b, " after %v", waited)
 	}
 	if e.Err != nil {
 		b.WriteString(": " + e.Err.Error())

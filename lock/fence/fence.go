@@ -32,8 +32,8 @@ type Guard struct {
 
 // Do runs fn and returns its error, unless token is smaller than a token seen before: then Do
 // returns [ErrStale]. Tokens below 1 are always stale, because they come from locks without
-// fencing. Do runs one fn at a time, so no fn sees the work of a later holder. If fn panics, Do
-// panics.
+// fencing. Do runs one fn at a time, so no fn sees the work of a later holder, and fn must not
+// call the Guard. If fn panics, Do panics.
 func (g *Guard) Do(token int64, fn func() error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
