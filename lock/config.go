@@ -12,7 +12,8 @@ import (
 // Config configures a [Client]. The zero Config is ready to use.
 type Config struct {
 	// Lease is the lease of a lock under the watchdog, counted from the last renewal: after the death of its holder a
-	// lock stays taken for up to this time. 0 is 30 s, as in Redisson (lockWatchdogTimeout).
+	// lock stays taken for up to this time. Lease counts in whole milliseconds, from [MinLease] to 50 years. 0 is 30 s, as
+	// in Redisson (lockWatchdogTimeout).
 	Lease time.Duration
 
 	// RenewEvery is the interval between renewals by the watchdog. 0 is a third of Lease. RenewEvery must be at least

@@ -65,7 +65,7 @@ func (s *permitCount) set(ctx context.Context, n int, ttl time.Duration) (bool, 
 // lacking until enough have been released. AddPermits creates a missing semaphore.
 //
 // AddPermits waits for the server's confirmation until ctx ends, at most 10 s. Then it returns [ErrUncertain] and goes on
-// in the background; the server adds the permits only once. If ctx has ended before, AddPermits sends nothing.
+// in the background; the server adds the permits only once. After any other error no permits are added.
 func (s *permitCount) AddPermits(ctx context.Context, n int) error {
 	_, err := s.handle.setCount(ctx, "add", n, -maxCount, false)
 	return err
