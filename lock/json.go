@@ -9,7 +9,8 @@ import (
 // JSON of the types that describe locks has lower-case keys, durations as text ("29.7s"; "never" for a lease without
 // end), and no empty values. It is written here because encoding/json would be linked into every program.
 
-// MarshalJSON returns the Info as JSON for a reader, with durations as text.
+// MarshalJSON returns the Info as JSON for a reader, with durations as text, "never" for a lease without an end, and without
+// empty values.
 func (i Info) MarshalJSON() ([]byte, error) { return i.object(), nil }
 
 // MarshalJSON returns the Holder as JSON for a reader, with durations as text.

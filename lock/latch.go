@@ -79,8 +79,8 @@ func (l *CountDownLatch) Count(ctx context.Context) (int, error) {
 // deleted or has expired. Wait may miss a count that is 0 only for a moment and is then set again.
 //
 // If ctx ends first, the error matches ctx.Err, the cause and [ErrNotAcquired]; if the server never answered, the
-// error has the failure instead of ErrNotAcquired. While waiting, Wait tolerates an unreachable server for up to
-// Config.Lease; then it returns the error.
+// error has the failure instead of ErrNotAcquired. Wait tolerates an unreachable server for as long as [Handle.Lock] does;
+// then it returns the error.
 func (l *CountDownLatch) Wait(ctx context.Context) error {
 	_, err := l.handle.Lock(ctx)
 	return err

@@ -79,7 +79,7 @@ type AcquireEnd struct {
 	Err            error         // nil if acquired
 	Elapsed        time.Duration // duration of the call
 	InLine         time.Duration // part of Elapsed behind other callers of this process
-	Attempts       int           // requests to the server
+	Attempts       int           // requests to the server; of a Redlock each to all servers is one, of a Multi 0: its parts have their own
 	HandedOver     bool          // the previous holder, of this process, passed the lock on
 	Unacknowledged bool          // granted without replicas although Config.Acks wants acknowledgements
 	Held           *Lease        // nil unless acquired, and for kinds without leases; for identity, Owner and Token
