@@ -94,12 +94,6 @@ func (c *Client) warnWaiting(name, kind, owner string, waited time.Duration, hel
 	c.log.WarnOf(name, kind, owner, "waiting for long", args...)
 }
 
-// waitsLong reports whether a wait is long enough for the log.
-func (c *Client) waitsLong(waited time.Duration, standby bool) bool {
-	after := c.cfg.WarnAfter
-	return after > 0 && !standby && waited > after && !c.log.Silent()
-}
-
 // noteHolder keeps an answer for the errors of this waiter and of those behind it, and returns it. A question without an answer
 // leaves an earlier answer in place.
 //

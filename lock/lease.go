@@ -542,6 +542,12 @@ func (l *Lease) notifyWhole() {
 // acquiredLate is the text about a lock that was acquired after a long wait.
 const acquiredLate = "acquired after a long wait"
 
+// waitsLong reports whether a wait is long enough for the log.
+func (c *Client) waitsLong(waited time.Duration, standby bool) bool {
+	after := c.cfg.WarnAfter
+	return after > 0 && !standby && waited > after && !c.log.Silent()
+}
+
 // warnWaited reports a lock that was acquired after a long wait.
 func (l *Lease) warnWaited(since time.Time) {
 	if waited := l.grantedAt.Time.Sub(since); !since.IsZero() && l.client.waitsLong(waited, l.standby) {
