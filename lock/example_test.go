@@ -269,7 +269,7 @@ func ExampleSemaphore_Acquire() {
 
 	err := locks.Semaphore("typo").Acquire(ctx, 1)
 	fmt.Println(errors.Is(err, lock.ErrNotSet))
-	wait, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
+	wait, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
 	defer cancel()
 	err = locks.Semaphore("typo").Acquire(wait, 1, lock.WaitForSetup())
 	fmt.Println(errors.Is(err, lock.ErrNotAcquired))
