@@ -14,6 +14,10 @@ import (
 	"github.com/lockwire/lockwire/resp"
 )
 
+// errSlow is the failure of a call that waits and whose request was under way for too long; a later attempt may succeed. Other requests come too
+// late because the clocks differ, which the answer tells: then a repeat comes in time.
+var errSlow = fmt.Errorf("%w: it has more to do than it can", remote.ErrLate)
+
 // errUnanswered is the failure of a request that stands in line because earlier requests have no answer.
 var errUnanswered = errors.New("earlier requests for the lock have no answer")
 
@@ -70,13 +74,9 @@ func (r *request) attempt(ctx context.Context) (granted bool, left time.Duration
 		ctx = limited
 	}
 	for late := 1; ; {
-		began := time.Now()
 		granted, left, err = r.ask(ctx)
 		switch {
-		case errors.Is(err, remote.ErrLate) && r.waits && time.Since(began) >= remote.Arrival: // not the clocks differ, but the server is slow: see looks.Late
-			r.why.failure = err
-			return granted, left, err
-		case errors.Is(err, remote.ErrLate) && late < remote.Arrivals && ctx.Err() == nil:
+		case errors.Is(err, remote.ErrLate) && err != errSlow && late < remote.Arrivals && ctx.Err() == nil:
 			late++
 		case err == nil && !granted && left == 0 && r.target.kind.Pass != nil && r.pass(ctx): // the lock is free, and its queue was stuck
 			late = 1
@@ -111,6 +111,9 @@ func (r *request) ask(ctx context.Context) (granted bool, left time.Duration, er
 		return false, 0, c.failed(r.target.Name, err)
 	}
 	if c.clocks.Late(r.target.Name, v) {
+		if r.waits && start.Elapsed(c.now()) >= remote.Arrival {
+			return false, 0, errSlow
+		}
 		return false, 0, remote.ErrLate
 	}
 	g, left, err := r.parseGrant(v)
