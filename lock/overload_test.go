@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/internal/fakeredis"
 	"github.com/lockwire/lockwire/lock"
 )
@@ -34,4 +35,47 @@ func TestMoreCallsThanTheServerAnswersInTime(t *testing.T) {
 		wg.Wait()
 		w.srv.Intercept(nil)
 	})
+}
+
+// A single request that comes too late to the server is no sign of too many: the waiter asks again soon, since the lock may be free.
+func TestSingleLateLook(t *testing.T) {
+	for _, kind := range []string{"reentrant", "fair"} {
+		t.Run(kind, func(t *testing.T) {
+			inVirtualTime(t, func(t *testing.T, w *world) {
+				of := func(c *lock.Client) locker {
+					if kind == "fair" {
+						return c.Fair("job")
+					}
+					return c.Reentrant("job")
+				}
+				other, c := w.client(lock.Config{}), w.clientOn(conn.Config{Timeout: time.Minute}, lock.Config{})
+				for range 5 {
+					lease, err := of(other).Lock(t.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					var came time.Time
+					time.AfterFunc(time.Second, func() {
+						w.onScriptOf(kind, "acquire", func(n int) fakeredis.Action {
+							if n > 1 {
+								return fakeredis.Run()
+							}
+							came = time.Now().Add(6 * time.Second)
+							return fakeredis.Delay(6*time.Second, fakeredis.Run())
+						})
+						mustUnlock(t, lease)
+					})
+					next, err := of(c).Lock(t.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					if took := time.Since(came); took > time.Second {
+						t.Errorf("the waiter has the free lock %v after its late request", took)
+					}
+					w.srv.Intercept(nil)
+					mustUnlock(t, next)
+				}
+			})
+		})
+	}
 }

@@ -5,7 +5,7 @@
 //   - After an event the next look is due at once. After two sorts of looks the event may be the look's own undo, which frees the
 //     lock: without enough acknowledgements the pause stays, and without an answer the next look is due after PollMin.
 //   - Without an event there is a next look all the same: by the end of the holder's lease, by the Ceiling, and by PollMax
-//     while no subscription is in place; only after a look that came too late to the server it may come a minute later.
+//     while no subscription is in place; only after looks in a row that came too late to the server it may come a minute later.
 //   - A look never follows a refusal before the Floor, however short the holder's lease is.
 package looks
 
@@ -143,12 +143,16 @@ func (l *Looks) Failed(at time.Time) {
 // mostLate limits the pause after a late look.
 const mostLate = time.Minute
 
-// Late is Failed after a look, begun at began, whose request came too late to the server. The pause is random, at most twice the time of the look at
-// first, and grows with each further late look: if all waiters soon looked again, a server with too much to do would have all requests too late.
+// Late is Failed after a look, begun at began, whose request came too late to the server. A first one may be an exception, and the lock may be free. After
+// further ones in a row the pause is random, at most twice the time of the look at first, and grows: if all waiters soon looked again, a server with too
+// much to do would have all requests too late.
 func (l *Looks) Late(at, began time.Time) {
-	most := min(max(2*l.late, 2*at.Sub(began), 1), mostLate)
+	before := l.late
 	l.Failed(at)
-	l.late, l.next = most, clock.Later(l.next, at.Add(rand.N(most)))
+	if l.late = 1; before > 0 {
+		l.late = min(max(2*before, 2*at.Sub(began)), mostLate)
+		l.next = clock.Later(l.next, at.Add(rand.N(l.late)))
+	}
 }
 
 // Unreplicated is Failed after a grant that too few replicas have acknowledged. The look has already taken the time of the wait for

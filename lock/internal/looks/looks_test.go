@@ -129,28 +129,29 @@ func TestPausesWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// After looks that came too late to the server the pauses grow, up to a minute; an event ends them, and an answer in time.
+// After a first look that came too late to the server the next one is soon. After further ones the pauses grow, up to a minute; an event ends them, and
+// an answer in time.
 func TestLate(t *testing.T) {
 	at := time.Now()
 	for range 100 {
 		l := listening(at)
-		most := 10 * time.Second
-		for range 5 {
+		late := func(most time.Duration) {
+			t.Helper()
 			l.Late(at, at.Add(-5*time.Second))
 			if got := after(t, &l, at); got > most || got < testPace.PollMin*3/4 {
 				t.Fatalf("a pause of %v, want %v at most", got, most)
 			}
-			most = min(2*most, time.Minute)
+		}
+		late(testPace.PollMin)
+		for most := 10 * time.Second; most < 3*time.Minute; most *= 2 {
+			late(min(most, time.Minute))
 		}
 		l.Wake()
 		if !l.At().IsZero() {
 			t.Fatal("no look is due after an event")
 		}
 		l.Refused(at, time.Second, nil)
-		l.Late(at, at.Add(-5*time.Second))
-		if got := after(t, &l, at); got > 10*time.Second {
-			t.Fatalf("a pause of %v after an answer in time and a late look", got)
-		}
+		late(testPace.PollMin)
 	}
 }
 
