@@ -96,7 +96,7 @@ func afterWord(cmd *resp.Command, word string) int {
 }
 
 // routeOf returns the slot of a command's routing key or, without a routing key, of its first key; or the reason for refusing
-// the command. number is that of refusedError.
+// the command. number is that of netfail.Refusal.
 func routeOf(cmd *resp.Command, number int) (slot int, err error) {
 	key, keyed := cmd.Key()
 	if err = cmd.Err(); err == nil && !keyed {
@@ -115,19 +115,7 @@ func routeOf(cmd *resp.Command, number int) (slot int, err error) {
 // "command", so that an argument in the wrong position never appears in an error.
 func commandName(cmd *resp.Command) string { return netfail.Op(cmd.Name()) }
 
-// refused returns the error of a command that the Cluster refuses. number is that of refusedError.
+// refused returns the error of a command that the Cluster refuses. number is that of netfail.Refusal.
 func refused(name string, number int, reason error) error {
-	return &conn.Error{Op: name, Err: &refusedError{reason, number}}
+	return &conn.Error{Op: name, Err: netfail.Refusal{Reason: reason, Number: number}}
 }
-
-// refusedError is the reason for refusing a command. It matches conn.ErrRefused.
-type refusedError struct {
-	error
-	number int // of the command in its batch, from 1; 0 outside of a batch
-}
-
-func (e *refusedError) Is(target error) bool { return target == conn.ErrRefused }
-func (e *refusedError) Unwrap() error        { return e.error }
-
-// Number tells a conn.Queue which of its commands is refused.
-func (e *refusedError) Number() int { return e.number }

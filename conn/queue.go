@@ -100,8 +100,8 @@ func (q *Queue) run(ctx context.Context, send func(context.Context, []resp.Comma
 	cmds, outcomes := q.cmds, q.outcomes
 	*q = Queue{}
 	values, err := send(ctx, cmds)
-	if r, ok := errors.AsType[numbered](err); ok && 0 < r.Number() && r.Number() <= len(cmds) {
-		i := r.Number() - 1
+	if r, ok := errors.AsType[netfail.Refusal](err); ok && 0 < r.Number && r.Number <= len(cmds) {
+		i := r.Number - 1
 		err = fmt.Errorf("conn: command %d of %d, %s: %w", i+1, len(cmds), outcomes[i].nameOf(cmds[i]), err)
 	}
 	for i, o := range outcomes {

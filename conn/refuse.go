@@ -71,7 +71,8 @@ func refuseAny(addr string, cmds []resp.Command, c carrier) (waits bool, _ error
 			continue
 		}
 		if err != nil {
-			return false, refusal(addr, cmds[i].Name(), refused{err, i + 1})
+			reason := netfail.Refusal{Reason: err, Number: i + 1}
+			return false, &Error{Op: netfail.Op(cmds[i].Name()), Addr: addr, Err: reason}
 		}
 	}
 	return waits, nil
@@ -79,23 +80,7 @@ func refuseAny(addr string, cmds []resp.Command, c carrier) (waits bool, _ error
 
 // ErrRefused: the client refused to send a command, because the command cannot be encoded or is not allowed on this
 // kind of connection. Sending the command again gives the same error. Such an error also matches ErrNotSent.
-var ErrRefused = errors.New("refused by the client")
-
-// refused is the reason of a refusal. Its text is the text of the reason.
-type refused struct {
-	error
-	number int // number of the refused command in its batch, from 1; 0 outside of a batch
-}
-
-func (e refused) Is(target error) bool { return target == ErrRefused }
-func (e refused) Unwrap() error        { return e.error }
-func (e refused) Number() int          { return e.number }
-
-// numbered is the reason why this program refused a command of a batch. Package cluster has such errors, too.
-type numbered interface {
-	error
-	Number() int // of the command, from 1; 0 outside of a batch
-}
+var ErrRefused = netfail.ErrRefused
 
 // CheckBatch returns the error with which SendBatch of a Pool would refuse cmds, or nil. Callers that split a batch
 // among several pools use CheckBatch to send either all commands or none.
@@ -106,9 +91,5 @@ func CheckBatch(cmds []resp.Command) error {
 
 // refusal returns the error for the caller of a command that is not sent. name is empty if the command cannot be encoded.
 func refusal(addr, name string, err error) error {
-	r, ok := err.(refused)
-	if !ok {
-		r = refused{error: err}
-	}
-	return &Error{Op: netfail.Op(name), Addr: addr, Err: r}
+	return &Error{Op: netfail.Op(name), Addr: addr, Err: netfail.Refusal{Reason: err}}
 }

@@ -19,6 +19,20 @@ import (
 // ErrExpectsTLS is the cause of a dial without TLS to a server that speaks TLS.
 var ErrExpectsTLS = errors.New("the server expects TLS")
 
+// ErrRefused is conn.ErrRefused.
+var ErrRefused = errors.New("refused by the client")
+
+// Refusal is the reason why this program refuses to send a command. It matches ErrRefused, and its text is the text of the
+// reason.
+type Refusal struct {
+	Reason error
+	Number int // of the command in its batch, from 1; 0 outside of a batch
+}
+
+func (e Refusal) Error() string        { return e.Reason.Error() }
+func (e Refusal) Is(target error) bool { return target == ErrRefused }
+func (e Refusal) Unwrap() error        { return e.Reason }
+
 // Verdict is the meaning of a failure.
 type Verdict uint8
 
