@@ -84,12 +84,12 @@ type request struct {
 }
 
 // addMemberLocked adds sub to the Subscriptions of a channel.
-func (p *part) addMemberLocked(sub *Subscription, k kind, name string) {
-	ch := p.subscriber.channels[k][name]
+func (s *Subscriber) addMemberLocked(sub *Subscription, k kind, name string) {
+	ch := s.channels[k][name]
 	if ch == nil {
-		ch = &channel{name: name, kind: k, part: p, subs: make(map[*Subscription]struct{})}
-		p.subscriber.channels[k][name] = ch
-		p.count++
+		ch = &channel{name: name, kind: k, part: s.routeLocked(k, name), subs: make(map[*Subscription]struct{})}
+		s.channels[k][name] = ch
+		ch.part.count++
 	}
 	if _, twice := ch.subs[sub]; twice {
 		return // the caller named the channel twice
@@ -98,12 +98,12 @@ func (p *part) addMemberLocked(sub *Subscription, k kind, name string) {
 	sub.channels = append(sub.channels, ch)
 	if ch.state == refused {
 		// A new Subscription gets an answer of its own.
-		delete(p.refused, ch)
+		delete(ch.part.refused, ch)
 		ch.state = absent
 	}
 	if ch.state != subscribed {
 		sub.missing++
-		p.updateLocked(ch)
+		ch.part.updateLocked(ch)
 	}
 }
 

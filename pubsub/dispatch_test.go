@@ -31,8 +31,9 @@ func unattended(cfg Config) *Subscriber { return unattendedOn(nowhere{}, cfg) }
 
 func unattendedOn(d Dialer, cfg Config) *Subscriber {
 	s := New(d, cfg)
-	s.main.running = true
-	s.main.connectLocked(time.Now())
+	p := s.routeLocked(pattern, "")
+	p.running = true
+	p.connectLocked(time.Now())
 	return s
 }
 
@@ -64,16 +65,16 @@ var answers = [kindCount][2]string{
 // held records which channels the server has granted.
 func confirm(t testing.TB, s *Subscriber, held map[*channel]bool) bool {
 	t.Helper()
-	if len(s.main.unanswered) == 0 {
+	if len(s.parts[""].unanswered) == 0 {
 		return false
 	}
-	req := s.main.unanswered[0]
+	req := s.parts[""].unanswered[0]
 	raw := "+PONG\r\n"
 	if req.verb != ping {
 		raw = push('>', answers[req.ch.kind][req.verb], req.ch.name, "0")
 		held[req.ch] = req.verb == subscribe
 	}
-	if err := s.main.dispatch(decode(t, raw)); err != nil {
+	if err := s.parts[""].dispatch(decode(t, raw)); err != nil {
 		t.Fatalf("dispatch of the answer to request %+v: %v", req, err)
 	}
 	return true
@@ -83,7 +84,7 @@ func confirm(t testing.TB, s *Subscriber, held map[*channel]bool) bool {
 func settle(t testing.TB, s *Subscriber, held map[*channel]bool) {
 	t.Helper()
 	for {
-		cmds, _, err := s.main.next(time.Now())
+		cmds, _, err := s.parts[""].next(time.Now())
 		if err != nil && err != errIdle {
 			t.Fatal(err)
 		}
@@ -110,7 +111,7 @@ func TestDispatchAllocates(t *testing.T) {
 		want    float64
 	}{{"read at once", true, 0}, {"never read", false, 1}} {
 		got := testing.AllocsPerRun(10_000, func() {
-			if err := s.main.dispatch(message); err != nil {
+			if err := s.parts[""].dispatch(message); err != nil {
 				t.Fatal(err)
 			}
 			if test.consume {
@@ -154,9 +155,9 @@ func TestMemoryOfSubscriptions(t *testing.T) {
 		sub.Close()
 	}
 	settle(t, s, make(map[*channel]bool))
-	if s.main.count != 0 || s.subscriptions != 0 || len(s.main.changed) != 0 || len(s.main.refused) != 0 {
+	if s.parts[""].count != 0 || s.subscriptions != 0 || len(s.parts[""].changed) != 0 || len(s.parts[""].refused) != 0 {
 		t.Errorf("left: %d channels, %d subscriptions, %d changes, %d refusals",
-			s.main.count, s.subscriptions, len(s.main.changed), len(s.main.refused))
+			s.parts[""].count, s.subscriptions, len(s.parts[""].changed), len(s.parts[""].refused))
 	}
 }
 
@@ -165,7 +166,7 @@ func check(t *testing.T, s *Subscriber, subs []*Subscription) {
 	t.Helper()
 	count := 0
 	asked := make(map[*channel]verb)
-	for _, req := range s.main.unanswered {
+	for _, req := range s.parts[""].unanswered {
 		if _, twice := asked[req.ch]; twice && req.verb != ping {
 			t.Fatalf("two outstanding requests about channel %q", req.ch.name)
 		}
@@ -184,10 +185,10 @@ func check(t *testing.T, s *Subscriber, subs []*Subscription) {
 			if len(ch.subs) == 0 && (ch.state == absent || ch.state == refused) {
 				t.Fatalf("channel %q in state %d is stored without a Subscription", name, ch.state)
 			}
-			if ch.changed != slices.Contains(s.main.changed, ch) {
+			if ch.changed != slices.Contains(s.parts[""].changed, ch) {
 				t.Fatalf("channel %q: changed is %v, but the list says otherwise", name, ch.changed)
 			}
-			if _, later := s.main.refused[ch]; later != (ch.state == refused) {
+			if _, later := s.parts[""].refused[ch]; later != (ch.state == refused) {
 				t.Fatalf("channel %q in state %d: scheduled for another request: %v", name, ch.state, later)
 			}
 			if !ch.changed && (len(ch.subs) > 0) != (ch.state == subscribed) &&
@@ -196,8 +197,8 @@ func check(t *testing.T, s *Subscriber, subs []*Subscription) {
 			}
 		}
 	}
-	if count != s.main.count || len(s.main.refused) > count {
-		t.Fatalf("%d channels, count is %d, %d refused", count, s.main.count, len(s.main.refused))
+	if count != s.parts[""].count || len(s.parts[""].refused) > count {
+		t.Fatalf("%d channels, count is %d, %d refused", count, s.parts[""].count, len(s.parts[""].refused))
 	}
 	for _, sub := range subs {
 		if sub.closed {
@@ -243,14 +244,14 @@ func drive(t *testing.T, steps, wire []byte) {
 	var subs []*Subscription
 	held := make(map[*channel]bool)
 	reconnect := func() {
-		s.main.disconnectLocked(errSilent)
+		s.parts[""].disconnectLocked(errSilent)
 		clear(held)
-		s.main.connectLocked(time.Now())
+		s.parts[""].connectLocked(time.Now())
 	}
 	for _, step := range steps {
 		switch choice := step >> 3; step % 8 {
 		case 0:
-			if v, err := server.Read(); err == nil && s.main.dispatch(v) != nil {
+			if v, err := server.Read(); err == nil && s.parts[""].dispatch(v) != nil {
 				reconnect()
 			}
 		case 1:
@@ -271,7 +272,7 @@ func drive(t *testing.T, steps, wire []byte) {
 				subs = slices.Delete(subs, i, i+1)
 			}
 		case 3:
-			if _, _, err := s.main.next(time.Now()); err != nil {
+			if _, _, err := s.parts[""].next(time.Now()); err != nil {
 				reconnect()
 			}
 		case 4:
@@ -281,7 +282,7 @@ func drive(t *testing.T, steps, wire []byte) {
 		case 6:
 			confirm(t, s, held)
 		case 7:
-			if s.main.dispatch(decode(t, "-ERR no\r\n")) != nil {
+			if s.parts[""].dispatch(decode(t, "-ERR no\r\n")) != nil {
 				reconnect()
 			}
 		}
@@ -350,7 +351,7 @@ func TestMemoryOfQueues(t *testing.T) {
 	settle(t, s, make(map[*channel]bool))
 	before := heap()
 	for i := range messages {
-		if err := s.main.dispatch(decode(t, push('>', "message", "c", strings.Repeat("x", payload)+strconv.Itoa(i)))); err != nil {
+		if err := s.parts[""].dispatch(decode(t, push('>', "message", "c", strings.Repeat("x", payload)+strconv.Itoa(i)))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -451,7 +452,7 @@ func event(sub *Subscription) Event {
 
 func write(t *testing.T, s *Subscriber) {
 	t.Helper()
-	if _, _, err := s.main.next(time.Now()); err != nil {
+	if _, _, err := s.parts[""].next(time.Now()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -459,7 +460,7 @@ func write(t *testing.T, s *Subscriber) {
 func receive(t *testing.T, s *Subscriber, raws ...string) {
 	t.Helper()
 	for _, raw := range raws {
-		if err := s.main.dispatch(decode(t, raw)); err != nil {
+		if err := s.parts[""].dispatch(decode(t, raw)); err != nil {
 			t.Errorf("dispatch of %q: %v", raw, err)
 		}
 	}
@@ -515,7 +516,7 @@ func TestUnsubscribedTwice(t *testing.T) {
 		write(t, s)
 		receive(t, s, push('>', "sunsubscribe", "leaves", "1"), answer)
 		check(t, s, []*Subscription{stays})
-		if err := s.main.dispatch(decode(t, "-ERR unknown command\r\n")); err == nil {
+		if err := s.parts[""].dispatch(decode(t, "-ERR unknown command\r\n")); err == nil {
 			t.Error("an error without a command does not fail the connection")
 		}
 	}
@@ -535,7 +536,7 @@ func TestUnansweredRequestIsRepeated(t *testing.T) {
 	again := ask(t, s, "d", nil)
 	receive(t, s, "+PONG\r\n")
 	check(t, s, []*Subscription{waits, listens, again})
-	if n := len(s.main.unanswered); n != 0 {
+	if n := len(s.parts[""].unanswered); n != 0 {
 		t.Errorf("%d requests without an answer after PONG", n)
 	}
 	if ev := event(again); ev.Kind != Interrupted || ev.Err == nil || !strings.Contains(ev.Err.Error(), "answer") {

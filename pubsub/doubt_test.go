@@ -58,7 +58,7 @@ func TestClosedBehindAnEndedSubscription(t *testing.T) {
 	sub.Close()
 	receive(t, s, leavesEnded, leavesMoved, push('>', "ssubscribe", "granted", "1"))
 	write(t, s)
-	if len(s.main.unanswered) == 0 {
+	if len(s.parts[""].unanswered) == 0 {
 		t.Error("the server goes on to send the messages of a channel that nobody wants")
 	}
 }

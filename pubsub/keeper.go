@@ -65,7 +65,7 @@ func (p *part) needed() bool {
 	}
 	if p.subscriber.isClosed() || p.count == 0 {
 		p.running, p.lost, p.lostCause = false, false, nil
-		if p.subscriber.parts[p.server] == p {
+		if p.server != "" { // the part of Stream stays, with its pause and what the Logger knows
 			delete(p.subscriber.parts, p.server)
 		}
 		return false

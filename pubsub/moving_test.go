@@ -26,7 +26,7 @@ func (m *moving) name() string { return fmt.Sprint("channel", m.rng.IntN(3)) }
 
 // write lets the Subscriber send what is due within a minute.
 func (m *moving) write() {
-	cmds, _, err := m.s.main.next(time.Now().Add(time.Minute))
+	cmds, _, err := m.s.parts[""].next(time.Now().Add(time.Minute))
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func (m *moving) deliver() {
 	}
 	raw := m.answers[0]
 	m.answers = m.answers[1:]
-	if err := m.s.main.dispatch(decode(m.t, raw)); err != nil {
+	if err := m.s.parts[""].dispatch(decode(m.t, raw)); err != nil {
 		m.t.Fatalf("dispatch of %q: %v", raw, err)
 	}
 }

@@ -3,7 +3,6 @@ package pubsub
 import (
 	"context"
 	"iter"
-	"maps"
 	"slices"
 	"time"
 
@@ -42,31 +41,18 @@ func (p *part) stream(ctx context.Context) (*conn.Stream, error) {
 	return p.subscriber.router.StreamTo(ctx, p.server)
 }
 
-// partForLocked returns the part that has a channel, or is to get a new channel.
-func (s *Subscriber) partForLocked(k kind, name string) *part {
-	if ch := s.channels[k][name]; ch != nil {
-		return ch.part
-	}
-	if s.router == nil || k == pattern {
-		return s.main
-	}
-	return s.partLocked(s.router.Route(name))
-}
-
-func (s *Subscriber) partLocked(server string) *part {
-	if server == "" {
-		return s.main
+// routeLocked returns the part that a channel belongs to at present, and makes one if there is none.
+func (s *Subscriber) routeLocked(k kind, name string) *part {
+	server := ""
+	if s.router != nil && k != pattern {
+		server = s.router.Route(name)
 	}
 	p := s.parts[server]
 	if p == nil {
-		p = newPart(s, server)
+		p = &part{subscriber: s, server: server, wake: make(chan struct{}, 1), refused: make(map[*channel]time.Time)}
 		s.parts[server] = p
 	}
 	return p
-}
-
-func (s *Subscriber) allLocked() []*part {
-	return slices.AppendSeq([]*part{s.main}, maps.Values(s.parts))
 }
 
 // channelsLocked yields the channels whose part is p.
@@ -85,10 +71,10 @@ func (p *part) channelsLocked() iter.Seq[*channel] {
 // rerouteLocked moves a channel without an outstanding request to the server chosen by Route. It
 // reports whether the channel has moved.
 func (p *part) rerouteLocked(ch *channel) bool {
-	if p.subscriber.router == nil || ch.kind == pattern || len(ch.subs) == 0 {
+	if len(ch.subs) == 0 {
 		return false
 	}
-	to := p.subscriber.partLocked(p.subscriber.router.Route(ch.name))
+	to := p.subscriber.routeLocked(ch.kind, ch.name)
 	if to == p {
 		return false
 	}
@@ -115,7 +101,7 @@ func (p *part) redirectLocked(ch *channel, err error, now time.Time) bool {
 		return false
 	}
 	p.subscriber.router.Refused(p.server, err)
-	if !netfail.Redirects(err) || len(ch.subs) == 0 || p.subscriber.partLocked(p.subscriber.router.Route(ch.name)) == p {
+	if !netfail.Redirects(err) || len(ch.subs) == 0 || p.subscriber.routeLocked(ch.kind, ch.name) == p {
 		return false
 	}
 	ch.deactivate(absent)

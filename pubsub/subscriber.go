@@ -31,14 +31,13 @@ type Subscriber struct {
 	dialer Dialer
 	router Router // the dialer; nil without a cluster
 	cfg    Config
-	main   *part // on connections of the Dialer
 
 	life   context.Context // of the keepers; ended under mu, by Close
 	end    context.CancelFunc
 	keeper sync.WaitGroup // joins the goroutines
 
 	mu            sync.Mutex       // guards the following, and the fields so marked of part, channel and Subscription
-	parts         map[string]*part // on connections to one server of a cluster, by server
+	parts         map[string]*part // by server
 	channels      [kindCount]map[string]*channel
 	subscriptions int
 	reconnects    int64
@@ -46,11 +45,11 @@ type Subscriber struct {
 }
 
 // part is the connection of a Subscriber to one server, over all its reconnects, with the channels on it. A Subscriber
-// without a Router has one part, main.
+// without a Router has one part.
 type part struct {
 	// Constant.
 	subscriber *Subscriber
-	server     string        // "" for the main part
+	server     string        // "" for connections of the Dialer's Stream
 	wake       chan struct{} // capacity 1; signals work for the keeper
 
 	// Owned by the keeper. A part has at most one keeper.
@@ -92,12 +91,7 @@ func New(d Dialer, cfg Config) *Subscriber {
 	}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.router, _ = d.(Router)
-	s.main = newPart(s, "")
 	return s
-}
-
-func newPart(s *Subscriber, server string) *part {
-	return &part{subscriber: s, server: server, wake: make(chan struct{}, 1), refused: make(map[*channel]time.Time)}
 }
 
 // Subscribe subscribes to channels and returns when the server has confirmed all of them. Every
@@ -200,7 +194,7 @@ func (s *Subscriber) register(k kind, names []string, sub *Subscription) error {
 	}
 	s.subscriptions++
 	for _, name := range names {
-		s.partForLocked(k, name).addMemberLocked(sub, k, name)
+		s.addMemberLocked(sub, k, name)
 	}
 	if sub.missing == 0 {
 		sub.resumeLocked()
@@ -234,7 +228,7 @@ func (s *Subscriber) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	stats := Stats{Subscriptions: s.subscriptions, Reconnects: s.reconnects, Dropped: s.dropped}
-	for _, p := range s.allLocked() {
+	for _, p := range s.parts {
 		stats.Channels += p.count
 		stats.Connected = stats.Connected || p.connected
 	}
@@ -247,7 +241,7 @@ func (s *Subscriber) Stats() Stats {
 func (s *Subscriber) Close() error {
 	s.mu.Lock()
 	s.end()
-	for _, p := range s.allLocked() {
+	for _, p := range s.parts {
 		p.eachLocked(func(sub *Subscription) {
 			if sub.ready != nil {
 				sub.failLocked(errClosed)
