@@ -45,12 +45,7 @@ func shortNumber(b []byte) (n, next int) {
 // index after the string. next is 0 if the string is invalid, unusual, incomplete or longer than
 // most.
 func shortBulk(b []byte, most int) (from, to, next int) {
-	n := 0
-	if len(b) > 5 && b[3] == '\r' && b[4] == '\n' && b[1]-'1' <= 8 && b[2]-'0' <= 9 {
-		n, from = int(b[1]-'0')*10+int(b[2]-'0'), 5 // two digits, the most frequent case
-	} else {
-		n, from = shortNumber(b)
-	}
+	n, from := shortNumber(b)
 	to = from + n
 	if from == 0 || n > most || to+1 >= len(b) || b[to] != '\r' || b[to+1] != '\n' {
 		return 0, 0, 0

@@ -186,12 +186,7 @@ func (p *reply) value() Value {
 		nodes = make([]node, len(p.spans))
 	}
 	for i := range p.done {
-		it, v := &p.done[i], &values[i]
-		if it.kind == BulkString && it.span == 0 && !it.long { // the same as fillValue, inlined for speed
-			v.num, v.str = uint64(BulkString), it.text(text)
-			continue
-		}
-		p.fillValue(v, it, text, nodes)
+		p.fillValue(&values[i], &p.done[i], text, nodes)
 	}
 	for i, s := range p.spans {
 		n := &nodes[i]
