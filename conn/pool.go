@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"maps"
 	"slices"
 	"time"
@@ -44,6 +45,7 @@ func Open(ctx context.Context, cfg Config) (*Pool, error) {
 // New is like Open, but does not dial: the Pool connects on first use. New only returns errors about cfg.
 func New(cfg Config) (*Pool, error) {
 	cfg = cfg.withDefaults()
+		seed:         maphash.MakeSeed(),
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}

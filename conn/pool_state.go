@@ -3,6 +3,7 @@ package conn
 import (
 	"container/list"
 	"context"
+	"hash/maphash"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,6 +31,7 @@ type Pool struct {
 	// Constant after New.
 	cfg         Config
 	sharedConns []*sharedConn
+	seed        maphash.Seed // of the hash that spreads routing keys over sharedConns
 	pushes      *pushes
 	dialTokens  chan struct{} // holds a token per dial in progress
 

@@ -317,7 +317,7 @@ func TestRouting(t *testing.T) {
 		defer p.Close()
 		srv.ClearLog()
 		for i := range 100 {
-			key := fmt.Sprint("key", i%10)
+			key := fmt.Sprint("key", i%20)
 			cmd := resp.Cmd("SET", key, i).On(key)
 			var err error
 			switch i % 3 {
@@ -349,7 +349,7 @@ func TestRouting(t *testing.T) {
 			}
 		}
 		if len(all) < 2 {
-			t.Errorf("10 keys went over %d connection, want them spread", len(all))
+			t.Errorf("20 keys went over %d connection, want them spread", len(all))
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"math/rand/v2"
 	"time"
 
@@ -248,21 +249,12 @@ func (p *Pool) retryOrFail(ctx context.Context, a *retryBudget, s *sharedConn, l
 // sharedFor returns the shared connection for a routing key: always the same connection for the same key, and a
 // random connection without a key.
 func (p *Pool) sharedFor(key string, keyed bool) *sharedConn {
-	n := uint32(len(p.sharedConns))
+	n := uint64(len(p.sharedConns))
 	switch {
 	case n == 1:
 		return p.sharedConns[0]
 	case keyed:
-		return p.sharedConns[hash(key)%n]
+		return p.sharedConns[maphash.String(p.seed, key)%n]
 	}
-	return p.sharedConns[rand.Uint32N(n)]
-}
-
-// hash returns the 32-bit FNV-1a hash of key.
-func hash(key string) uint32 {
-	h := uint32(2166136261)
-	for i := range len(key) {
-		h = (h ^ uint32(key[i])) * 16777619
-	}
-	return h
+	return p.sharedConns[rand.Uint64N(n)]
 }
