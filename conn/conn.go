@@ -45,7 +45,7 @@ func Dial(ctx context.Context, cfg Config) (*Conn, error) {
 	}
 	begin := time.Now()
 	s, err := dialServer(ctx, &cfg)
-	cfg.Trace.dial(begin, cfg.Addr, true, protocol(s), err)
+	cfg.Trace.dial(begin, cfg.Addr, true, s, err)
 	if err != nil {
 		return nil, err
 	}

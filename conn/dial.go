@@ -16,14 +16,6 @@ import (
 	"github.com/lockwire/lockwire/internal/netfail"
 )
 
-// protocol returns the RESP version of a session, and 0 without one.
-func protocol(s *pipeline.Session) int {
-	if s == nil {
-		return 0
-	}
-	return s.Proto
-}
-
 // dial connects and completes the handshake, within ctx and DialTimeout. It connects again only for another variant of
 // the handshake. cfg must be valid and have its defaults. If master is set, the server must report the role of a master.
 // After dial returns, no goroutine of dial uses the connection.

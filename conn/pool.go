@@ -232,7 +232,7 @@ func (p *Pool) Stream(ctx context.Context) (*Stream, error) {
 	defer release()
 	begin := time.Now()
 	s, err := p.connect(ctx)
-	p.cfg.Trace.dial(begin, p.dialAddr(s, err), true, protocol(s), err)
+	p.cfg.Trace.dial(begin, p.dialAddr(s, err), true, s, err)
 	switch {
 	case p.isClosed():
 		if s != nil {

@@ -97,7 +97,7 @@ func (p *Pool) noteDial(begin time.Time, exclusive bool, s *pipeline.Session, er
 		p.failures = 0
 	}
 	p.mu.Unlock()
-	p.cfg.Trace.dial(begin, p.dialAddr(s, err), exclusive, protocol(s), err)
+	p.cfg.Trace.dial(begin, p.dialAddr(s, err), exclusive, s, err)
 	switch {
 	case err != nil && before == 0:
 		warn(&p.cfg, "server not reachable", "error", err)

@@ -43,7 +43,7 @@ func newResolver(cfg *Config, onSwitch func(from, to string, seq uint64), start 
 		Warn:     func(text string, args ...any) { warn(cfg, text, args...) },
 		OnSwitch: onSwitch,
 		Checked: func(begin time.Time, addr string, s *pipeline.Session, err error) {
-			cfg.Trace.dial(begin, addr, true, protocol(s), err)
+			cfg.Trace.dial(begin, addr, true, s, err)
 		},
 	})
 }

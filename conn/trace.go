@@ -148,10 +148,16 @@ func (t *Trace) waited(ctx context.Context, begin time.Time, addr string, exclus
 	}
 }
 
-func (t *Trace) dial(begin time.Time, addr string, exclusive bool, proto int, err error) {
-	if t != nil && t.Dial != nil {
-		t.Dial(DialInfo{Addr: addr, Exclusive: exclusive, Protocol: proto, Elapsed: time.Since(begin), Err: err})
+// dial reports a dial that has made s, or nil with an error.
+func (t *Trace) dial(begin time.Time, addr string, exclusive bool, s *pipeline.Session, err error) {
+	if t == nil || t.Dial == nil {
+		return
 	}
+	info := DialInfo{Addr: addr, Exclusive: exclusive, Elapsed: time.Since(begin), Err: err}
+	if s != nil {
+		info.Protocol = s.Proto
+	}
+	t.Dial(info)
 }
 
 // Call is a call under way, from CommandStart to CommandEnd of a [Trace]. A nil Call is not traced, and its End does
