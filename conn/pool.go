@@ -29,28 +29,23 @@ func Open(ctx context.Context, cfg Config) (*Pool, error) {
 	if policy.Attempts == 0 && p.resolver == nil {
 		policy.Attempts = openAttempts
 	}
-	a := retryBudget{policy: &policy}
-	for {
-		_, err := p.sharedConns[0].get(ctx, nil)
-		if err == nil {
-			return p, nil
-		}
-		if err := p.retryOrFail(ctx, &a, p.sharedConns[0], nil, request{}, err); err != nil {
-			_ = p.Close()
-			return nil, err
-		}
+	connected := func(context.Context, *pipeline.Link) (none struct{}, _ error) { return none, nil }
+	if _, err := attempts(ctx, p.sharedConns[0], &policy, request{}, nil, connected); err != nil {
+		_ = p.Close()
+		return nil, err
 	}
+	return p, nil
 }
 
 // New is like Open, but does not dial: the Pool connects on first use. New only returns errors about cfg.
 func New(cfg Config) (*Pool, error) {
 	cfg = cfg.withDefaults()
-		seed:         maphash.MakeSeed(),
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
 	p := &Pool{
 		cfg:          cfg,
+		seed:         maphash.MakeSeed(),
 		dialTokens:   make(chan struct{}, dialsAtOnce),
 		links:        make(map[*pipeline.Link]struct{}),
 		pendingDials: make(map[*dialState]struct{}),

@@ -157,14 +157,15 @@ func (p *Pool) send(ctx context.Context, s *sharedConn, q request, x pipeline.Te
 // retried is attempts for one method call of a Pool, reported to Trace.
 func retried[T any](ctx context.Context, s *sharedConn, q request, send func(context.Context, *pipeline.Link) (T, error)) (T, error) {
 	ctx, traced := s.p.cfg.Trace.enter(ctx, q)
-	v, err := attempts(ctx, s, q, traced.Call, send)
+	v, err := attempts(ctx, s, &s.p.cfg.Retry, q, traced.Call, send)
 	traced.End(ctx, err)
 	return v, err
 }
 
 // attempts calls send with a link of s until send succeeds, or retryOrFail ends the call of q.
-func attempts[T any](ctx context.Context, s *sharedConn, q request, traced *Call, send func(context.Context, *pipeline.Link) (T, error)) (none T, _ error) {
-	a := retryBudget{policy: &s.p.cfg.Retry}
+func attempts[T any](ctx context.Context, s *sharedConn, policy *Retry, q request, traced *Call,
+	send func(context.Context, *pipeline.Link) (T, error)) (none T, _ error) {
+	a := retryBudget{policy: policy}
 	for {
 		l, err := s.get(ctx, a.stale)
 		v := none
@@ -185,7 +186,7 @@ func attempts[T any](ctx context.Context, s *sharedConn, q request, traced *Call
 // the server did not execute.
 func (p *Pool) sendBatch(ctx context.Context, s *sharedConn, cmds []resp.Command, traced *Call) (values []resp.Value, _ error) {
 	begin := 0 // the first command to send
-	_, err := attempts(ctx, s, request{Commands: cmds}, traced, func(ctx context.Context, l *pipeline.Link) (none struct{}, _ error) {
+	send := func(ctx context.Context, l *pipeline.Link) (none struct{}, _ error) {
 		replies, err := request{Commands: cmds[begin:]}.doBatch(ctx, l)
 		switch {
 		case SafeToRetry(err): // nothing was sent
@@ -206,7 +207,8 @@ func (p *Pool) sendBatch(ctx context.Context, s *sharedConn, cmds []resp.Command
 			s.replace(l, why)
 		}
 		return none, nil
-	})
+	}
+	_, err := attempts(ctx, s, &p.cfg.Retry, request{Commands: cmds}, traced, send)
 	if values != nil && !errors.Is(err, ErrUncertain) { // the refusals are the replies
 		return values, nil
 	}
