@@ -323,7 +323,7 @@ func (c *Cluster) nodeAt(addr string) *node {
 }
 
 func (c *Cluster) nodeLocked(announced string) *node {
-	addr := c.cfg.dialAddr(announced)
+	addr := c.cfg.NodeMap(announced)
 	if n := c.nodes[addr]; n != nil {
 		return n
 	}

@@ -57,6 +57,9 @@ func (cfg Config) withDefaults() Config {
 	cfg.Addrs = slices.Clone(cfg.Addrs)
 	cfg.MaxRedirects = cmp.Or(cfg.MaxRedirects, 8)
 	cfg.RefreshInterval = cmp.Or(cfg.RefreshInterval, time.Minute)
+	if cfg.NodeMap == nil {
+		cfg.NodeMap = func(addr string) string { return addr }
+	}
 	cfg.Node.DialTimeout = cmp.Or(cfg.Node.DialTimeout, 2*time.Second)
 	cfg.Node.Timeout = cmp.Or(cfg.Node.Timeout, 5*time.Second)
 	r := &cfg.Node.Retry
@@ -133,13 +136,6 @@ func (cfg Config) policy() policy {
 		redirects: max(cfg.MaxRedirects, 0),
 		budget:    cfg.Node.Retry.Budget,
 	}
-}
-
-func (cfg Config) dialAddr(addr string) string {
-	if cfg.NodeMap != nil {
-		return cfg.NodeMap(addr)
-	}
-	return addr
 }
 
 // String returns the Config as a URL without the password.

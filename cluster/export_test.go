@@ -102,7 +102,7 @@ const ErrLeft = errLeft
 // KnownAfter reports whether a Cluster that has had reports of the nodes from, one after another, knows how many replicas the
 // first of the masters has, without a question.
 func KnownAfter(masters []string, from ...string) bool {
-	c, now := &Cluster{}, time.Now()
+	c, now := &Cluster{cfg: Config{}.withDefaults()}, time.Now()
 	t := &topology{}
 	for _, addr := range masters {
 		t.masters = append(t.masters, master{addr: addr, id: addr})

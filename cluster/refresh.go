@@ -320,7 +320,7 @@ func (c *Cluster) tableLocked(t *topology) (next *table, members map[*node]bool)
 	for _, n := range c.read.nodes {
 		if !members[n] {
 			n.demoted = true
-			n.replaced = slices.ContainsFunc(t.replicas, func(announced string) bool { return c.cfg.dialAddr(announced) == n.addr })
+			n.replaced = slices.ContainsFunc(t.replicas, func(announced string) bool { return c.cfg.NodeMap(announced) == n.addr })
 			c.removeLocked(n)
 		}
 	}

@@ -116,7 +116,7 @@ func (c *Cluster) witnesses(master string) []*node {
 // namesItself reports whether a report contains the address from which it comes. Without it the reporting node may be any
 // node in the report: an address in Config.Addrs need not be one that the cluster announces.
 func (c *Cluster) namesItself(r report) bool {
-	itself := func(announced string) bool { return c.cfg.dialAddr(announced) == r.from }
+	itself := func(announced string) bool { return c.cfg.NodeMap(announced) == r.from }
 	return slices.ContainsFunc(r.masters, func(m master) bool { return itself(m.addr) }) || slices.ContainsFunc(r.replicas, itself)
 }
 
@@ -130,7 +130,7 @@ func (c *Cluster) known(slot int, since time.Time) (conn.Succession, bool) {
 			continue
 		}
 		m := r.masters[r.owners[slot]-1]
-		s := conn.Succession{Master: m.id, Addr: c.cfg.dialAddr(m.addr), Replicas: len(m.replicas), Asked: r.asked}
+		s := conn.Succession{Master: m.id, Addr: c.cfg.NodeMap(m.addr), Replicas: len(m.replicas), Asked: r.asked}
 		alone := len(r.masters) == 1 && len(r.replicas) == 0
 		if !since.IsZero() && !alone && (r.from == s.Addr || !c.namesItself(r)) {
 			continue

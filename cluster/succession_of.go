@@ -58,7 +58,7 @@ func (c *Cluster) noteNamed(s conn.Succession, text string) error {
 	if _, served := c.reports.masters[s.Master]; !known || served && !serves {
 		return errNoMaster
 	}
-	s.Addr = c.cfg.dialAddr(s.Addr)
+	s.Addr = c.cfg.NodeMap(s.Addr)
 	s.Bare = c.reports.masters[s.Master] && s.Replicas == 0
 	if c.reports.named == nil || len(c.reports.named) >= maxNamed {
 		c.reports.named = make(map[string]conn.Succession)

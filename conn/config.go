@@ -360,6 +360,9 @@ func (s Sentinel) withDefaults() Sentinel {
 	s.Addrs = slices.Clone(s.Addrs)
 	s.Timeout = cmp.Or(s.Timeout, time.Second)
 	s.PollInterval = cmp.Or(s.PollInterval, 10*time.Second)
+	if s.NodeMap == nil {
+		s.NodeMap = func(addr string) string { return addr }
+	}
 	return s
 }
 

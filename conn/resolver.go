@@ -26,7 +26,7 @@ func newResolver(cfg *Config, onSwitch func(from, to string, seq uint64), start 
 		Timeout:      s.Timeout,
 		PollInterval: s.PollInterval,
 		PingInterval: cfg.PingInterval,
-		Map:          s.dialAddr,
+		Map:          s.NodeMap,
 		Dial: func(ctx context.Context, announced string) (*pipeline.Session, error) {
 			return dial(ctx, cfg.serverConfig(announced), true)
 		},
@@ -73,7 +73,7 @@ func (cfg *Config) sentinelConfig(announced, addr string) *Config {
 func (cfg *Config) serverConfig(addr string) *Config {
 	c := *cfg
 	c.Addr = addr
-	c.setDialAddr(c.Sentinel.dialAddr(addr))
+	c.setDialAddr(c.Sentinel.NodeMap(addr))
 	return &c
 }
 
@@ -85,11 +85,4 @@ func (cfg *Config) setDialAddr(addr string) {
 		cfg.TLS.ServerName = cfg.serverName()
 	}
 	cfg.Addr = addr
-}
-
-func (s *Sentinel) dialAddr(addr string) string {
-	if s.NodeMap != nil {
-		return s.NodeMap(addr)
-	}
-	return addr
 }
