@@ -36,7 +36,7 @@ type Cluster struct {
 
 	mu          sync.Mutex       // guards the following
 	nodes       map[string]*node // by dialled address
-	read        *table           // the last topology read, without later redirections
+	lastRead    *table           // the last topology read, without later redirections
 	wanted      bool             // a refresh is requested
 	expected    time.Time        // until then refreshes go on
 	refreshDone chan struct{}    // closed at the end of the next refresh
@@ -65,8 +65,8 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 		titles:      make(map[*string]map[*node]func()),
 		leaving:     make(map[*node]struct{}),
 	}
-	c.read = &table{}
-	c.table.Store(c.read)
+	c.lastRead = &table{}
+	c.table.Store(c.lastRead)
 	c.life, c.end = context.WithCancel(context.Background())
 	if err := c.discover(ctx); err != nil {
 		_ = c.Close()
@@ -394,7 +394,7 @@ func (c *Cluster) redial(old *node) *node {
 		return nil
 	}
 	c.table.Store(c.table.Load().withReplaced(old, n))
-	c.read = c.read.withReplaced(old, n)
+	c.lastRead = c.lastRead.withReplaced(old, n)
 	c.retireLocked(old, errRedialed)
 	return n
 }

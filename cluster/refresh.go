@@ -279,7 +279,7 @@ func (c *Cluster) apply(t *topology) (changed bool) {
 		c.mu.Unlock()
 		return false
 	}
-	before, moved := c.read, 0
+	before, moved := c.lastRead, 0
 	next, members := c.tableLocked(t)
 	for slot := range Slots {
 		if next.owner(slot) != before.owner(slot) {
@@ -287,7 +287,7 @@ func (c *Cluster) apply(t *topology) (changed bool) {
 		}
 	}
 	c.table.Store(next)
-	c.read = next
+	c.lastRead = next
 	c.removeOthersLocked(members)
 	c.mu.Unlock()
 	if moved > 0 && before.served > 0 {
@@ -317,7 +317,7 @@ func (c *Cluster) tableLocked(t *topology) (next *table, members map[*node]bool)
 		}
 		members[n], n.demoted, places[i+1] = true, false, uint16(at+1)
 	}
-	for _, n := range c.read.nodes {
+	for _, n := range c.lastRead.nodes {
 		if !members[n] {
 			n.demoted = true
 			n.replaced = slices.ContainsFunc(t.replicas, func(announced string) bool { return c.cfg.NodeMap(announced) == n.addr })
