@@ -157,12 +157,9 @@ const maxCommands = 512
 // commandsLocked returns the commands that bring the server's subscriptions to the wanted state, up
 // to maxCommands, and records the commands as requests.
 func (p *part) commandsLocked() (cmds []resp.Command) {
-	n := 0
-	for _, ch := range p.changed {
-		if len(cmds) == maxCommands {
-			break
-		}
-		n++
+	for len(p.changed) > 0 && len(cmds) < maxCommands {
+		ch := p.changed[0]
+		p.changed[0], p.changed = nil, p.changed[1:]
 		ch.changed = false
 		switch wanted := len(ch.subs) > 0; {
 		case wanted && ch.state == absent:
@@ -173,8 +170,7 @@ func (p *part) commandsLocked() (cmds []resp.Command) {
 			cmds = append(cmds, p.requestLocked(unsubscribe, ch))
 		}
 	}
-	clear(p.changed[:n])
-	if p.changed = p.changed[n:]; len(p.changed) == 0 {
+	if len(p.changed) == 0 {
 		p.changed = nil
 	}
 	if p.pingDue {
