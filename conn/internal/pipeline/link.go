@@ -80,12 +80,17 @@ type Request struct {
 // Never is the Wait of a blocking command whose reply may take any time.
 const Never = time.Duration(1<<63 - 1)
 
-// call is the result of a command, and the caller's way to wait for it. The caller owns the call before enqueue and
+// call is a command or a batch with its result, and the caller's way to wait for it. The caller owns the call before enqueue and
 // again after receiving from ready. A caller that leaves early sets the state abandoned and gives the call up; the
 // reader releases it.
 type call struct {
-	ready  chan struct{} // capacity 1
-	state  atomic.Uint32
+	ready chan struct{} // capacity 1
+	state atomic.Uint32
+	result
+}
+
+// result is the outcome of a call.
+type result struct {
 	value  resp.Value   // the reply of a single command
 	values []resp.Value // the replies received, of a batch; nil for a single command
 	err    error        // reason why replies are missing
@@ -142,32 +147,31 @@ func New(s *Session, cfg Config, o Owner, wg *sync.WaitGroup) *Link {
 //
 // The end of ctx leaves the Link open, and the reply is dropped. If q.Blocks is set and the command may have been sent, the end of
 // ctx fails the Link.
-func (l *Link) Do(ctx context.Context, q Request, x Text) (v resp.Value, sent bool, err error) {
+func (l *Link) Do(ctx context.Context, q Request, x Text) (v resp.Value, sent bool, _ error) {
 	e := entry{call: l.calls.Get().(*call), replies: 1}
 	if x.Bytes != nil {
 		e.body = newBody(x, q.Encoded[q.At:])
 	}
-	v, _, sent, err = l.send(ctx, e, q)
-	return v, sent, err
+	r := l.send(ctx, e, q)
+	return r.value, r.sent, r.err
 }
 
 // DoBatch sends the commands of q in order, without other commands in between, and returns the replies. With an error,
 // DoBatch returns the replies received so far. ctx and sent are those of Do.
-func (l *Link) DoBatch(ctx context.Context, q Request) (replies []resp.Value, sent bool, err error) {
+func (l *Link) DoBatch(ctx context.Context, q Request) (replies []resp.Value, sent bool, _ error) {
 	n := len(q.Commands)
 	k := l.calls.Get().(*call)
 	k.values = make([]resp.Value, 0, n)
-	_, replies, sent, err = l.send(ctx, entry{call: k, replies: int32(n), verify: q.Verify}, q)
-	return replies, sent, err
+	r := l.send(ctx, entry{call: k, replies: int32(n), verify: q.Verify}, q)
+	return r.values, r.sent, r.err
 }
 
-// send sends q, described by e, waits until e.call is completed, and returns its outcome. e.call no longer belongs to the
-// caller.
-func (l *Link) send(ctx context.Context, e entry, q Request) (v resp.Value, values []resp.Value, sent bool, err error) {
+// send sends q, described by e, and waits until e.call is completed. e.call no longer belongs to the caller.
+func (l *Link) send(ctx context.Context, e entry, q Request) result {
 	k := e.call
 	if err := l.enqueue(ctx, e, q); err != nil {
 		l.release(k)
-		return v, nil, false, err
+		return result{err: err}
 	}
 	left, sent := l.await(ctx, k)
 	e.body.release()
@@ -176,11 +180,11 @@ func (l *Link) send(ctx context.Context, e entry, q Request) (v resp.Value, valu
 		if q.Blocks && sent { // see Request.Blocks
 			l.Fail(fmt.Errorf("a blocking command was given up: %w", err))
 		}
-		return v, nil, sent, err
+		return result{err: err, sent: sent}
 	}
-	v, values, sent, err = k.value, k.values, k.sent, k.err
+	r := k.result
 	l.release(k)
-	return v, values, sent, err
+	return r
 }
 
 // Post sends a command, and nobody waits for its reply. Post does not block, and does nothing if the Link has failed.
@@ -233,7 +237,7 @@ func (l *Link) await(ctx context.Context, k *call) (left, sent bool) {
 
 func (l *Link) release(k *call) {
 	k.state.Store(awaited)
-	k.value, k.values, k.err, k.sent = resp.Value{}, nil, nil, false
+	k.result = result{}
 	l.calls.Put(k)
 }
 
