@@ -18,7 +18,7 @@ const (
 // whether received bytes are not decrypted yet: they cannot be the reply to a later command.
 type Beneath struct {
 	net.Conn
-	sock *socket // reads Conn; nil if the system does not report unread data
+	sock *socket // reads Conn
 	from *source // reads the decrypted bytes; set with the Session
 
 	// Owned by the reader.
@@ -30,18 +30,19 @@ type Beneath struct {
 	decrypted atomic.Int64 // bytes of all decrypted records
 }
 
-// NewBeneath returns nc as the connection beneath TLS.
-func NewBeneath(nc net.Conn) *Beneath {
-	b := &Beneath{Conn: nc, sock: newSocket(nc)}
+// NewBeneath returns nc as the connection beneath TLS: a *Beneath, or nc itself if the system does not report unread data.
+func NewBeneath(nc net.Conn) net.Conn {
+	sock := newSocket(nc)
+	if sock == nil {
+		return nc
+	}
+	b := &Beneath{Conn: nc, sock: sock}
 	b.buf = bufio.NewReaderSize(countingReader{b.sock, &b.received}, recordBuffer)
 	return b
 }
 
 // Read reads a part of one record. TLS asks for the next record when nothing is left of the present one.
 func (b *Beneath) Read(p []byte) (int, error) {
-	if b.sock == nil {
-		return b.Conn.Read(p)
-	}
 	if b.recordLeft == 0 {
 		b.noteDecrypted()
 		header, err := b.buf.Peek(recordHeader)

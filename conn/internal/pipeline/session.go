@@ -29,15 +29,12 @@ type Session struct {
 	unread func() (bool, error)
 }
 
-// NewSession returns a Session over nc. raw is the [Beneath] of a TLS connection, and nc itself without TLS.
+// NewSession returns a Session over nc. raw is the result of NewBeneath for a TLS connection, and nc itself without TLS.
 func NewSession(nc, raw net.Conn, limits resp.Limits) *Session {
 	from := &source{nc: nc}
 	s := &Session{Conn: nc, Reader: resp.NewReader(from, limits), raw: raw, from: from, closed: make(chan struct{})}
 	if b, ok := raw.(*Beneath); ok {
-		s.raw, from.below, b.from = b.Conn, b, from
-		if b.sock != nil {
-			s.unread = b.unread
-		}
+		s.raw, s.unread, from.below, b.from = b.Conn, b.unread, b, from
 	} else if s.sock = newSocket(nc); s.sock != nil {
 		s.unread = s.sock.unread
 	}
