@@ -26,20 +26,37 @@ func (at target) pool() *conn.Pool {
 
 // send makes an attempt with one command.
 func (at target) send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
-	switch {
-	case at.node == nil:
-		return resp.Value{}, at.unserved(commandName(&cmd))
-	case !at.asking:
+	if at.node != nil && !at.asking {
 		return at.pool().Send(ctx, cmd)
 	}
-	values, err := at.node.pool.SendBatch(ctx, []resp.Command{askingFor(&cmd), cmd})
+	values, err := at.together(ctx, []resp.Command{cmd})
+	if err == nil {
+		err = values[0].Err()
+	}
 	if err != nil {
 		return resp.Value{}, err
 	}
-	if err := values[1].Err(); err != nil {
-		return resp.Value{}, err
+	return values[0], nil
+}
+
+// together makes an attempt with a batch that is not split. With an error it returns the replies to the first commands.
+func (at target) together(ctx context.Context, cmds []resp.Command) ([]resp.Value, error) {
+	switch {
+	case at.node == nil:
+		return nil, at.unserved(commandName(&cmds[0]))
+	case !at.asking:
+		return at.node.pool.SendBatch(ctx, cmds)
 	}
-	return values[1], nil
+	sent := make([]resp.Command, 0, 2*len(cmds))
+	for i := range cmds {
+		sent = append(sent, askingFor(&cmds[i]), cmds[i])
+	}
+	replies, err := at.node.pool.SendBatch(ctx, sent)
+	values := make([]resp.Value, 0, len(cmds))
+	for i := 1; i < len(replies); i += 2 {
+		values = append(values, replies[i])
+	}
+	return values, err
 }
 
 var asking = resp.Cmd("ASKING")

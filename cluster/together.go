@@ -59,26 +59,6 @@ func (c *Cluster) sendTogether(ctx context.Context, cmds []resp.Command) (values
 	return values, nil // the refusals are the answer
 }
 
-// together makes an attempt with a whole batch. With an error it returns the replies to the first commands.
-func (at target) together(ctx context.Context, cmds []resp.Command) ([]resp.Value, error) {
-	switch {
-	case at.node == nil:
-		return nil, at.unserved(commandName(&cmds[0]))
-	case !at.asking:
-		return at.node.pool.SendBatch(ctx, cmds)
-	}
-	sent := make([]resp.Command, 0, 2*len(cmds))
-	for i := range cmds {
-		sent = append(sent, asking, cmds[i])
-	}
-	replies, err := at.node.pool.SendBatch(ctx, sent)
-	values := make([]resp.Value, 0, len(cmds))
-	for i := 1; i < len(replies); i += 2 {
-		values = append(values, replies[i])
-	}
-	return values, err
-}
-
 // refusedWhole returns the first refusal if a node refused every command with a key, each for a reason that goes away.
 // Otherwise it returns nil. WAIT does not count.
 func refusedWhole(cmds []resp.Command, values []resp.Value) (first error) {
