@@ -207,13 +207,18 @@ func (cfg *Config) whileDialing() (stop func()) {
 	if cfg.OnSilent == nil {
 		return func() {}
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	wg.Go(func() {
+	return meanwhile(context.Background(), func(ctx context.Context) {
 		for after := pipeline.SilentAfter; netfail.Sleep(ctx, after) == nil; after = pipeline.SilentPeriod {
 			cfg.OnSilent(cfg.Addr)
 		}
 	})
+}
+
+// meanwhile runs fn in a goroutine. stop ends the ctx of fn, and waits for fn to return.
+func meanwhile(ctx context.Context, fn func(ctx context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() { fn(ctx) })
 	return func() {
 		cancel()
 		wg.Wait()

@@ -6,7 +6,6 @@ import (
 	"context"
 	"io"
 	"net"
-	"sync"
 	"time"
 
 	"github.com/lockwire/lockwire/internal/netfail"
@@ -24,18 +23,15 @@ func (d *dialRun) whileTLS(ctx context.Context, nc net.Conn) (stop func() (plain
 	if most := d.cfg.DialTimeout / 2; most > 0 {
 		after = min(after, most)
 	}
-	ctx, cancel := context.WithCancel(ctx)
 	plain := false
-	var wg sync.WaitGroup
-	wg.Go(func() {
+	end := meanwhile(ctx, func(ctx context.Context) {
 		if netfail.Sleep(ctx, after) == nil && d.answersPlain(ctx) {
 			plain = true
 			_ = nc.Close()
 		}
 	})
 	return func() bool {
-		cancel()
-		wg.Wait()
+		end()
 		return plain
 	}
 }
