@@ -29,7 +29,7 @@ var errMute = errors.New("the sentinel does not answer PING")
 
 // Follow listens to one sentinel, and to another after a failure, until ctx ends. It connects to an announced master.
 func (r *Resolver) Follow(ctx context.Context) {
-	for failed := 0; ctx.Err() == nil; {
+	for p := (pause{}); ctx.Err() == nil; {
 		var err error
 		useful := false
 		for _, at := range r.list() {
@@ -47,16 +47,14 @@ func (r *Resolver) Follow(ctx context.Context) {
 			}
 		}
 		if useful {
-			failed = 0
+			p = pause{}
 			continue
 		}
-		if failed == 0 {
+		if p.failed == 0 {
 			r.cfg.Warn("no sentinel to listen to", "error", err)
 		}
-		if netfail.Sleep(ctx, netfail.Backoff(failed, minRoundPause, maxRoundPause)) != nil {
-			return
-		}
-		failed++
+		p.extend()
+		_ = netfail.Sleep(ctx, time.Until(p.until))
 	}
 }
 
