@@ -53,19 +53,6 @@ func shortBulk(b []byte, most int) (from, to, next int) {
 	return from, to, to + 2
 }
 
-// shortLine is shortBulk for a line.
-func shortLine(b []byte, most int) (from, to, next int) {
-	for i := 1; i < len(b)-1 && i <= most+1; i++ {
-		if b[i] < ' ' {
-			if b[i] == '\r' && b[i+1] == '\n' {
-				return 1, i, i + 2
-			}
-			break
-		}
-	}
-	return 0, 0, 0
-}
-
 // shortNull returns the length of the null at the beginning of b, or 0.
 func shortNull(b []byte) (next int) {
 	switch {

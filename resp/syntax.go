@@ -53,7 +53,7 @@ func (r *Reader) readRun(f *frame) bool {
 		b = b[:left]
 	}
 	size, num := len(b), f.num
-	small := min(smallText, r.lim.Bulk, r.lim.Line)
+	small := min(smallText, r.lim.Bulk)
 	for num < f.want && len(b) > 0 {
 		var it item
 		from, to, next := 0, 0, 0 // the text b[from:to], and the index after the element
@@ -64,9 +64,6 @@ func (r *Reader) readRun(f *frame) bool {
 				break
 			}
 			it = item{kind: BulkString, num: uint64(len(r.text))<<textBits | uint64(to-from)}
-		case '+':
-			from, to, next = shortLine(b, small)
-			it = item{kind: SimpleString, num: uint64(len(r.text))<<textBits | uint64(to-from)}
 		case ':':
 			var n int
 			n, next = shortNumber(b)
