@@ -247,7 +247,7 @@ func (p *part) next(now time.Time) (cmds []resp.Command, wait time.Duration, err
 		err = p.missingPongLocked(&t)
 	case every > 0 && t.due(p.lastAnswer.Add(every)):
 		p.pingSent, p.received = now, 0
-		p.reportedAt = now.Add(silentAfter - silentPeriod) // makes the first report due after silentAfter
+		p.reportAt = now.Add(silentAfter)
 		cmds = append(cmds, p.requestLocked(ping, nil))
 	}
 	return cmds, t.next.Sub(now), err
@@ -268,9 +268,9 @@ func (p *part) idleLocked(t *timing) bool {
 
 // missingPongLocked reports a silent server to the Router, and returns an error after Timeout.
 func (p *part) missingPongLocked(t *timing) error {
-	if p.subscriber.router != nil && t.due(p.reportedAt.Add(silentPeriod)) {
-		p.reportedAt = t.now
-		t.due(t.now.Add(silentPeriod)) // look again then
+	if p.subscriber.router != nil && t.due(p.reportAt) {
+		p.reportAt = t.now.Add(silentPeriod)
+		t.due(p.reportAt) // look again then
 		p.subscriber.router.Refused(p.server, errSilent)
 	}
 	limit := p.subscriber.cfg.Timeout

@@ -71,7 +71,7 @@ type part struct {
 	hasAnswered bool                   // the server has answered a request
 	pingSent    time.Time              // time of the unanswered PING, or zero
 	received    int                    // bytes of messages since the PING
-	reportedAt  time.Time              // time of the last report to the Router about an unanswered PING
+	reportAt    time.Time              // time of the next report to the Router about an unanswered PING
 	idleSince   time.Time              // time when the last channel went, or zero
 
 	lost          bool  // the last connection was lost, and no other was made yet
