@@ -382,7 +382,7 @@ func (b *batch) retarget(pending []int) {
 	noNode := new(node)             // stands for the node of a key with a postponed command
 	for _, i := range pending {
 		r := &b.repeats[i]
-		next := b.target(r.decision, b.targets[i])
+		next := b.nextTarget(r.decision, b.targets[i])
 		if next.slot == anySlot && r.decision.action != ask && r.decision.action != follow {
 			next = keyless
 		}

@@ -117,7 +117,7 @@ func (k *call) next(at target, err error) (target, error) {
 	if ended := k.pause(d, at); ended != nil {
 		return target{}, ended
 	}
-	return k.target(d, at), nil
+	return k.nextTarget(d, at), nil
 }
 
 // decide returns the decision about an attempt that failed with err, and the Cluster learns from the
@@ -198,7 +198,8 @@ func (k *call) pause(d decision, at target) error {
 	return nil
 }
 
-func (k *call) target(d decision, at target) target {
+// nextTarget returns the target of the next attempt, given the decision d about the last one, which had the target at.
+func (k *call) nextTarget(d decision, at target) target {
 	switch {
 	case k.pinned != nil:
 		return at
