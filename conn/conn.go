@@ -80,7 +80,7 @@ func (c *Conn) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
 func (c *Conn) do(ctx context.Context, q request, x pipeline.Text, r rule) (resp.Value, error) {
 	c.active.Add(1)
 	defer c.active.Add(-1)
-	if err := cmp.Or(r.refuse(exclusive), c.begin(r)); err != nil { // MULTI is not refused
+	if err := cmp.Or(r.refuse(onExclusive), c.begin(r)); err != nil { // MULTI is not refused
 		return resp.Value{}, refusal(c.l.Addr, q.name(), err)
 	}
 	if r == blocks {
@@ -101,7 +101,7 @@ func (c *Conn) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value
 	if len(cmds) == 0 {
 		return nil, nil
 	}
-	if _, err := refuseAny(c.l.Addr, cmds, exclusive); err != nil {
+	if _, err := refuseAny(c.l.Addr, cmds, onExclusive); err != nil {
 		return nil, err
 	}
 	c.active.Add(1)

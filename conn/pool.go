@@ -74,7 +74,7 @@ func (p *Pool) Do(ctx context.Context, args ...any) (resp.Value, error) {
 	if err != nil {
 		return resp.Value{}, refusal(p.cfg.Addr, "", err)
 	}
-	if err := r.refuse(shared); err != nil {
+	if err := r.refuse(onShared); err != nil {
 		return resp.Value{}, refusal(p.cfg.Addr, q.name(), err)
 	}
 	return p.send(ctx, p.sharedFor("", false), q, x)
@@ -85,7 +85,7 @@ func (p *Pool) Send(ctx context.Context, cmd resp.Command) (resp.Value, error) {
 	err, r := cmd.Err(), plain
 	if err == nil {
 		r = ruleOfCommand(&cmd)
-		err = r.refuse(shared)
+		err = r.refuse(onShared)
 	}
 	if err != nil {
 		return resp.Value{}, refusal(p.cfg.Addr, cmd.Name(), err)
@@ -107,7 +107,7 @@ func (p *Pool) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value
 	if len(cmds) == 0 {
 		return nil, nil
 	}
-	waits, err := refuseAny(p.cfg.Addr, cmds, sharedBatch)
+	waits, err := refuseAny(p.cfg.Addr, cmds, inBatch)
 	switch {
 	case err != nil:
 		return nil, err
@@ -133,7 +133,7 @@ func (p *Pool) Tx(ctx context.Context, cmds []resp.Command) ([]resp.Value, error
 	if len(cmds) == 0 {
 		return nil, nil
 	}
-	if _, err := refuseAny(p.cfg.Addr, cmds, transaction); err != nil {
+	if _, err := refuseAny(p.cfg.Addr, cmds, inTx); err != nil {
 		return nil, err
 	}
 	whole := wrapTx(cmds)
@@ -161,7 +161,7 @@ func (p *Pool) Tx(ctx context.Context, cmds []resp.Command) ([]resp.Value, error
 // error matches ErrUncertain; a command without a timeout waits until ctx ends.
 func (p *Pool) Block(ctx context.Context, args ...any) (v resp.Value, err error) {
 	cmd := resp.Cmd(args...)
-	if _, err := refuseAny(p.cfg.Addr, []resp.Command{cmd}, exclusive); err != nil {
+	if _, err := refuseAny(p.cfg.Addr, []resp.Command{cmd}, onExclusive); err != nil {
 		return resp.Value{}, err
 	}
 	ctx, traced := StartCommands(ctx, p, []resp.Command{cmd}, false)

@@ -11,10 +11,10 @@ import (
 type carrier uint8
 
 const (
-	shared      carrier = iota // a shared connection
-	sharedBatch                // a shared connection, within a batch
-	exclusive                  // an exclusive connection
-	transaction                // between MULTI and EXEC
+	onShared    carrier = iota // a shared connection
+	inBatch                    // a shared connection, within a batch
+	onExclusive                // an exclusive connection
+	inTx                       // between MULTI and EXEC
 )
 
 var (
@@ -45,9 +45,9 @@ func (r rule) refuse(c carrier) error {
 	switch {
 	case r == unanswered:
 		return refusals[r]
-	case r == plain, c == exclusive, c == sharedBatch && r == asks, c == transaction && r == blocks: // blocks does not block there
+	case r == plain, c == onExclusive, c == inBatch && r == asks, c == inTx && r == blocks: // blocks does not block there
 		return nil
-	case c == transaction:
+	case c == inTx:
 		return errInTx
 	}
 	return refusals[r]
@@ -64,9 +64,9 @@ func refuseAny(addr string, cmds []resp.Command, c carrier) (waits bool, _ error
 			err = r.refuse(c)
 		}
 		switch {
-		case r == asks && i == len(cmds)-1 && c == sharedBatch:
+		case r == asks && i == len(cmds)-1 && c == inBatch:
 			err = errAsking
-		case r == blocks && i > 0 && c == sharedBatch && isWait(cmds[i].Name()):
+		case r == blocks && i > 0 && c == inBatch && isWait(cmds[i].Name()):
 			waits = true
 			continue
 		}
@@ -85,7 +85,7 @@ var ErrRefused = netfail.ErrRefused
 // CheckBatch returns the error with which SendBatch of a Pool would refuse cmds, or nil. Callers that split a batch
 // among several pools use CheckBatch to send either all commands or none.
 func CheckBatch(cmds []resp.Command) error {
-	_, err := refuseAny("", cmds, sharedBatch)
+	_, err := refuseAny("", cmds, inBatch)
 	return err
 }
 

@@ -23,7 +23,7 @@ func (c *Conn) Tx(ctx context.Context, cmds []resp.Command) ([]resp.Value, error
 	if len(cmds) == 0 {
 		return nil, nil
 	}
-	if _, err := refuseAny(c.l.Addr, cmds, transaction); err != nil {
+	if _, err := refuseAny(c.l.Addr, cmds, inTx); err != nil {
 		return nil, err
 	}
 	c.mu.Lock()
