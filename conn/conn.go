@@ -86,11 +86,11 @@ func (c *Conn) do(ctx context.Context, q request, x pipeline.Text, r rule) (resp
 	if r == blocks {
 		q.setWait()
 	}
-	ctx, traced := c.cfg.Trace.enter(ctx, q)
+	ctx, traced, own := c.cfg.Trace.enter(ctx, q)
 	v, err := q.do(ctx, c.l, x)
 	c.note(r, err)
 	traced.attempt(c.cfg, c.l, err)
-	traced.End(ctx, err)
+	own.End(ctx, err)
 	return v, err
 }
 
@@ -113,7 +113,7 @@ func (c *Conn) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value
 		}
 	}
 	q.setWait()
-	ctx, traced := c.cfg.Trace.enter(ctx, q)
+	ctx, traced, own := c.cfg.Trace.enter(ctx, q)
 	values, err := q.doBatch(ctx, c.l)
 	for i := range cmds {
 		outcome := err
@@ -123,7 +123,7 @@ func (c *Conn) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value
 		c.note(ruleOfCommand(&cmds[i]), outcome)
 	}
 	traced.attempt(c.cfg, c.l, err)
-	traced.End(ctx, err)
+	own.End(ctx, err)
 	return values, err
 }
 

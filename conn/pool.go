@@ -114,9 +114,9 @@ func (p *Pool) SendBatch(ctx context.Context, cmds []resp.Command) ([]resp.Value
 	case waits:
 		return p.sendAcked(ctx, cmds)
 	}
-	ctx, traced := p.cfg.Trace.enter(ctx, request{Commands: cmds})
-	values, err := p.sendBatch(ctx, p.sharedFor(cmds[0].Key()), cmds, traced.Call)
-	traced.End(ctx, err)
+	ctx, traced, own := p.cfg.Trace.enter(ctx, request{Commands: cmds})
+	values, err := p.sendBatch(ctx, p.sharedFor(cmds[0].Key()), cmds, traced)
+	own.End(ctx, err)
 	return values, err
 }
 

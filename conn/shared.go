@@ -156,9 +156,9 @@ func (p *Pool) send(ctx context.Context, s *sharedConn, q request, x pipeline.Te
 
 // retried is attempts for one method call of a Pool, reported to Trace.
 func retried[T any](ctx context.Context, s *sharedConn, q request, send func(context.Context, *pipeline.Link) (T, error)) (T, error) {
-	ctx, traced := s.p.cfg.Trace.enter(ctx, q)
-	v, err := attempts(ctx, s, &s.p.cfg.Retry, q, traced.Call, send)
-	traced.End(ctx, err)
+	ctx, traced, own := s.p.cfg.Trace.enter(ctx, q)
+	v, err := attempts(ctx, s, &s.p.cfg.Retry, q, traced, send)
+	own.End(ctx, err)
 	return v, err
 }
 

@@ -247,29 +247,17 @@ func (c *Call) End(ctx context.Context, err error) {
 	c.trace.CommandEnd(ctx, end)
 }
 
-// tracedCall is a method call of a Pool or Conn. If its context belongs to a Call of StartCall, part is set and the method
-// call is an attempt of that Call. Otherwise it has a Call of its own. The Call is nil without a Trace.
-type tracedCall struct {
-	*Call
-	part bool
-}
-
-func (t *Trace) enter(ctx context.Context, q request) (context.Context, tracedCall) {
+// enter begins the Call of q, a method call of a Pool or Conn. If ctx belongs to a Call of StartCall, q is an attempt of that
+// Call, and own is nil. Otherwise both results are the new Call, or nil without a Trace.
+func (t *Trace) enter(ctx context.Context, q request) (_ context.Context, call, own *Call) {
 	if !t.wantsCommands() {
-		return ctx, tracedCall{}
+		return ctx, nil, nil
 	}
 	if whole, ok := ctx.Value(callKey{}).(*Call); ok {
-		return ctx, tracedCall{whole, true}
+		return ctx, whole, nil
 	}
-	call := new(Call)
-	return call.start(ctx, t, q.describe()), tracedCall{call, false}
-}
-
-// End ends the Call, unless m is a part of it.
-func (m tracedCall) End(ctx context.Context, err error) {
-	if !m.part {
-		m.Call.End(ctx, err)
-	}
+	call = new(Call)
+	return call.start(ctx, t, q.describe()), call, call
 }
 
 // attempt records an attempt over l, or without a connection if l is nil, that ended with err.
