@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"sync"
 
@@ -260,7 +261,9 @@ func (b *batch) next(sent []int) (pending []int) {
 		}
 		pending = append(pending, i)
 	}
-	pending = b.behindAnswers(b.inOrder(pending))
+	if len(pending) > 0 {
+		pending = b.inOrder(pending)
+	}
 	if len(pending) > 0 && slowest >= 0 {
 		b.history = after
 		if ended := b.pause(b.repeats[slowest].decision, b.targets[slowest]); ended != nil {
@@ -313,45 +316,35 @@ func (d decision) weight() int {
 	return 0
 }
 
-// inOrder returns the commands without those that would change the order if they were sent again, because a later command
-// with a common key was executed or may have been.
-func (b *batch) inOrder(again []int) (kept []int) {
-	executed := make(map[string]bool)
-	for last := len(b.cmds) - 1; len(again) > 0; last-- {
-		keys := b.repeats[last].keys
-		switch left := len(again) - 1; {
-		case again[left] == last:
-			again = again[:left]
-			if !slices.ContainsFunc(keys, func(key string) bool { return executed[key] }) {
-				kept = append(kept, last)
-			}
-		case b.errs[last] == nil || !conn.SafeToRetry(b.errs[last]):
-			for _, key := range keys {
-				executed[key] = true
-			}
-		}
-	}
-	slices.Reverse(kept)
-	return kept
+// inOrder returns the commands of again that keep their order if they are sent again. The others have a key in common with one
+// of these commands:
+//
+//   - a later command that was executed, or may have been
+//   - an earlier command that was sent and not answered: it may still run
+func (b *batch) inOrder(again []int) []int {
+	again = b.apart(again, slices.Backward(b.cmds), func(err error) bool { return err == nil || !conn.SafeToRetry(err) })
+	return b.apart(again, slices.All(b.cmds), func(err error) bool { return errors.Is(err, conn.ErrUncertain) })
 }
 
-// behindAnswers returns the commands without those behind a command with a common key that was sent and not answered, because it
-// may still run: after them, if they were sent again.
-func (b *batch) behindAnswers(again []int) (kept []int) {
-	running := make(map[string]bool)
-	for i, r := range b.repeats {
-		switch {
-		case len(again) > 0 && again[0] == i:
-			again = again[1:]
-			if !slices.ContainsFunc(r.keys, func(key string) bool { return running[key] }) {
+// apart returns the commands of again without those that come, in the sequence all, after another command with a common key
+// and an error for which counts is true.
+func (b *batch) apart(again []int, all iter.Seq2[int, resp.Command], counts func(err error) bool) (kept []int) {
+	counted := make(map[string]bool) // keys of other commands so far
+	for i := range all {
+		keys := b.repeats[i].keys
+		if _, ok := slices.BinarySearch(again, i); ok {
+			if !slices.ContainsFunc(keys, func(key string) bool { return counted[key] }) {
 				kept = append(kept, i)
 			}
-		case errors.Is(b.errs[i], conn.ErrUncertain):
-			for _, key := range r.keys {
-				running[key] = true
+			continue
+		}
+		if counts(b.errs[i]) {
+			for _, key := range keys {
+				counted[key] = true
 			}
 		}
 	}
+	slices.Sort(kept)
 	return kept
 }
 
