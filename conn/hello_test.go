@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/lockwire/lockwire/conn"
 	"github.com/lockwire/lockwire/resp"
@@ -378,7 +379,7 @@ func TestPushesInAHandshake(t *testing.T) {
 				p.reply(hello3)
 				p.expectClose()
 			})
-			cfg.Protocol, cfg.NoIdentity = 3, true
+			cfg.Protocol, cfg.NoIdentity, cfg.DialTimeout = 3, true, time.Minute // 40 MB on a busy machine
 			if !tt.fits {
 				if err := refused(t, t.Context(), cfg); !strings.Contains(err.Error(), "pushes before the end of the handshake") {
 					t.Errorf("DialStream = %v, want the number or size of pushes", err)
