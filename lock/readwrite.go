@@ -239,7 +239,7 @@ func (l *Lease) askDowngrade(ctx context.Context, r *request) (v resp.Value, sen
 		r.lastMoment = max(r.lastMoment, last)
 		args := r.target.lineArgs(c, []any{r.lease.Milliseconds(), r.owner, c.publishing(r.target), l.leaseOfOthers(l), last})
 		x = &remote.Call{Script: k.Downgrade, Lock: r.target.Lock, Keys: r.ownerKeys(r.latch), Args: args,
-			Doer: r.doer(ack), Apart: remote.Apart{MayRunUntil: r.turn.mayRun()}}
+			Doer: r.doer(ack), Apart: remote.Apart{MayFree: true, MayRunUntil: r.turn.mayRun()}}
 		return x
 	})
 	if ack != nil && err == nil {

@@ -440,6 +440,35 @@ func TestReadersBehindTheFirstWhileSlotMigrates(t *testing.T) {
 	})
 }
 
+// A writer that becomes a reader while its lock is on the target node lets the waiting readers in.
+func TestDowngradeWhileSlotMigrates(t *testing.T) {
+	withAndWithoutAcks(t, lock.Config{}, func(t *testing.T, f *fleet) {
+		other, err := lock.New(f.cluster, lock.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer other.Close()
+		write, err := f.client.ReadWrite("mylock").Write().Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		shared := make(chan time.Time, 1)
+		time.AfterFunc(5*time.Second, func() {
+			f.opens(t, len(f.servers[0].Keys()))
+			if _, err := write.Downgrade(context.Background()); err != nil {
+				t.Error(err)
+			}
+			shared <- time.Now()
+		})
+		if _, err := other.ReadWrite("mylock").Read().Lock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(<-shared); took > time.Second {
+			t.Errorf("the reader has the lock %v after it was shared", took)
+		}
+	})
+}
+
 // A leader is elected, and its address published, while the slot of the lock migrates, also where a former leader's record has stayed.
 func TestLeaderWhileSlotMigrates(t *testing.T) {
 	for _, former := range []bool{false, true} {

@@ -37,7 +37,7 @@ const (
 // latch and the channel are always missing. Apart, the lock is the only key: see all_apart.lua.
 type Apart struct {
 	OnSource    bool  // may run on the source node of the slot, where no key can be created: needs no latch, and creates no other key
-	MayFree     bool  // may free the lock, with any reply
+	MayFree     bool  // may free the lock, or let others share it, with any reply
 	FreesAtZero bool  // may free the lock, but only with the reply 0
 	SharesAtNil bool  // with the reply nil, others may share the lock: the next in a line would be called
 	Ran         *bool // set to true before a request apart; may be nil
