@@ -34,7 +34,9 @@ func (l *Link) failLocked(err error) bool {
 	l.err = err
 	l.failed.Store(true)
 	close(l.done)
-	l.openRoomLocked()
+	for l.room.Len() > 0 {
+		l.callFirstLocked()
+	}
 	l.stopDeadlinesLocked()
 	l.cond.Broadcast()
 	return true

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"container/list"
 	"context"
 	"fmt"
 	"sync"
@@ -45,7 +46,7 @@ type Link struct {
 	loopRuns    bool       // writeLoop has been started
 	combined    bool       // the last write had commands of several callers
 	writeYields yielder
-	room        chan struct{} // closed when pending has room again; nil if no caller waits for room
+	room        list.List // of chan struct{}: callers that wait for room in pending, in the order of their arrival
 	queue
 	deadlines
 }

@@ -52,7 +52,7 @@ func (l *Link) enqueue(ctx context.Context, e entry, q Request) error {
 	e.blocks = q.Blocks
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for len(l.pending) >= maxPending && l.err == nil {
+	for waits := l.room.Len() > 0; (waits || len(l.pending) >= maxPending) && l.err == nil; waits = false {
 		if err := l.awaitRoomLocked(ctx); err != nil {
 			return err
 		}
@@ -61,6 +61,7 @@ func (l *Link) enqueue(ctx context.Context, e entry, q Request) error {
 		return l.err
 	}
 	l.appendLocked(e, q)
+	l.openRoomLocked()
 	if l.writer != nobody {
 		return nil
 	}
@@ -96,27 +97,41 @@ func (l *Link) unreadLocked() bool {
 	return false
 }
 
-// awaitRoomLocked waits until a writer takes the pending commands. It releases mu meanwhile.
+// awaitRoomLocked waits until there is room, and those in front have had theirs. It releases mu meanwhile.
 func (l *Link) awaitRoomLocked(ctx context.Context) error {
-	if l.room == nil {
-		l.room = make(chan struct{})
-	}
-	room := l.room
+	called := make(chan struct{})
+	place := l.room.PushBack(called)
+	var err error
 	l.mu.Unlock()
-	defer l.mu.Lock()
 	select {
-	case <-room:
-		return nil
+	case <-called:
 	case <-ctx.Done():
-		return netfail.Ended(ctx)
+		err = netfail.Ended(ctx)
+	}
+	l.mu.Lock()
+	if err == nil {
+		return nil
+	}
+	select {
+	case <-called: // in vain: for the next caller
+		l.openRoomLocked()
+	default:
+		l.room.Remove(place)
+	}
+	return err
+}
+
+// openRoomLocked calls the first caller that waits for room, if there is room. The caller calls the next one when it has added its command: with a
+// call for all, thousands of callers would wake for each command that is withdrawn.
+func (l *Link) openRoomLocked() {
+	if len(l.pending) < maxPending {
+		l.callFirstLocked()
 	}
 }
 
-// openRoomLocked wakes the callers that wait for room.
-func (l *Link) openRoomLocked() {
-	if l.room != nil {
-		close(l.room)
-		l.room = nil
+func (l *Link) callFirstLocked() {
+	if first := l.room.Front(); first != nil {
+		close(l.room.Remove(first).(chan struct{}))
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -82,6 +83,48 @@ func TestRoom(t *testing.T) {
 		wg.Wait()
 		if n := srv.Count("SET"); n != 3 {
 			t.Errorf("server saw %d SET, want 3", n)
+		}
+	})
+}
+
+// TestRoomInOrder: callers that wait for room get it one by one, in the order of their arrival. If each wake-up went to all, thousands of callers
+// would wake for each command that is withdrawn.
+func TestRoomInOrder(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *fakeredis.Server) {
+		srv.Buffer(1 << 10)
+		l := open(t, srv, pipeline.Config{Timeout: time.Hour, PingInterval: -1, Shared: true})
+		defer l.close()
+		srv.ClearLog()
+		srv.Stall(true)
+		big := strings.Repeat("x", 1<<20)
+		var wg sync.WaitGroup
+		var order []string
+		for i := range 30 {
+			name := fmt.Sprint("big", i)
+			if i%7 != 3 { // the others leave early
+				order = append(order, name)
+				wg.Go(func() { want(t, l, "OK", "SET", name, big) })
+			} else {
+				wg.Go(func() {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*time.Second)
+					defer cancel()
+					_, err := l.Do(ctx, "SET", name, big)
+					wantFailure(t, err, errNotSent, context.DeadlineExceeded)
+				})
+			}
+			synctest.Wait()
+		}
+		time.Sleep(time.Minute)
+		srv.Stall(false)
+		wg.Wait()
+		var got []string
+		for _, cmd := range srv.Log() {
+			if cmd.Name == "SET" {
+				got = append(got, cmd.Args[1])
+			}
+		}
+		if !slices.Equal(got, order) {
+			t.Errorf("the server got %v, want %v", got, order)
 		}
 	})
 }
