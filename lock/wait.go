@@ -3,10 +3,12 @@ package lock
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/lockwire/lockwire/internal/netfail"
+	"github.com/lockwire/lockwire/lock/internal/remote"
 	"github.com/lockwire/lockwire/pubsub"
 )
 
@@ -142,6 +144,8 @@ func (w *waiter) lookInLine(ctx context.Context) (done bool, again <-chan time.T
 	switch {
 	case granted, err != nil && !temporary(err):
 		return true, nil, err
+	case errors.Is(err, remote.ErrLate) && (w.unsure || w.state != nil): // as after looks.Late
+		again = time.After(c.pace.PollMax + rand.N(2*time.Since(asked)+1))
 	case w.unsure && (err != nil || asked.Before(w.landed)): // an earlier request may still arrive
 		again = time.After(c.pace.PollMax)
 	case err == nil:
