@@ -70,7 +70,7 @@ func (h *Handle) forced(ctx context.Context, v resp.Value, err error, holds []*L
 func (h *Handle) loseForced(holds []*Lease) {
 	for _, l := range holds {
 		l.lose(Forced, nil)
-		if l.state == nil {
+		if l.state == nil && l.target.kind.passesOn() {
 			for _, next := range h.client.table.holdsOf(h.target.heldAs(), l.owner, l) {
 				next.lose(Forced, nil)
 			}
