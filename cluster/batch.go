@@ -316,8 +316,8 @@ func (d decision) weight() int {
 	return 0
 }
 
-// inOrder returns the commands of again that keep their order if they are sent again. The others have a key in common with one
-// of these commands:
+// inOrder returns the commands of again that may be sent again without a change of the order. Left out is a command with a key
+// in common with
 //
 //   - a later command that was executed, or may have been
 //   - an earlier command that was sent and not answered: it may still run
@@ -326,7 +326,7 @@ func (b *batch) inOrder(again []int) []int {
 	return b.apart(again, slices.All(b.cmds), func(err error) bool { return errors.Is(err, conn.ErrUncertain) })
 }
 
-// apart returns the commands of again without those that come, in the sequence all, after another command with a common key
+// apart returns the commands of again, except each one behind another command, in the sequence all, with a common key
 // and an error for which counts is true.
 func (b *batch) apart(again []int, all iter.Seq2[int, resp.Command], counts func(err error) bool) (kept []int) {
 	counted := make(map[string]bool) // keys of other commands so far
@@ -348,8 +348,7 @@ func (b *batch) apart(again []int, all iter.Seq2[int, resp.Command], counts func
 	return kept
 }
 
-// keysIn returns all words of a command that hash to a slot. These are its keys, and perhaps other words by chance, which
-// do no harm.
+// keysIn returns all words of a command that hash to a slot: the keys, and perhaps further words by chance, without harm.
 func keysIn(cmd *resp.Command, slot int) (keys []string) {
 	if slot == anySlot {
 		return []string{""} // one common key for a batch without any keys

@@ -99,7 +99,7 @@ const (
 )
 
 // drain closes the connections to a retired node when life ends, when they owe no answer, or when they have owed an answer for
-// too long. A node that owes answers is dialled: if that fails, it counts as replaced, because it will not answer. why is the
+// too long. A node that owes answers is dialled: after a failure the node counts as replaced, because no answer will come. why is the
 // reason for leaving.
 func (n *node) drain(life context.Context, cfg Config, replaced bool, why error) {
 	begin, limit := time.Now(), time.Duration(math.MaxInt64)

@@ -8,7 +8,7 @@ import (
 
 // isRead reports whether a replica may run cmd: a known command that writes nothing, or is about the server itself. Of the
 // scripts, only the _RO forms are reads, since the server refuses their writes. SCAN and its like are left out, because
-// their cursors are valid only on the server that returned them.
+// a cursor is valid only on one server.
 func isRead(cmd *resp.Command) bool {
 	var lower [longestName]byte
 	switch string(lowerName(&lower, cmd.Arg(0))) {

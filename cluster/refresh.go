@@ -110,7 +110,7 @@ func (p *pace) schedule(now time.Time, interval time.Duration) {
 }
 
 // isWanted reports whether a refresh is requested, or a change expected. A change of the topology does not end expectTime:
-// it may not be the expected one.
+// perhaps another change is expected.
 func (c *Cluster) isWanted() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

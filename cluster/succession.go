@@ -75,7 +75,7 @@ func (c *Cluster) Succession(ctx context.Context, key string, since time.Time) (
 }
 
 // askUntilKnown calls ask with node after node until known returns the answer. The node at the address last comes last. One
-// caller at a time asks; the others wait and use its answer.
+// caller at a time asks; further callers wait for the answer.
 func (c *Cluster) askUntilKnown(ctx context.Context, last string, known func() (conn.Succession, bool), ask func(*node) error) (none conn.Succession, err error) {
 	select {
 	case c.inquiry <- struct{}{}:

@@ -116,7 +116,7 @@ func (g *group) extend(ctx context.Context, d time.Duration) error {
 		return err
 	}
 	l.mu.Lock()
-	g.extendedTo = clock.Later(time.Now().Add(d), g.extendedTo) // before the look for parts: one that joins meanwhile is extended there or here
+	g.extendedTo = clock.Later(time.Now().Add(d), g.extendedTo) // before the look for parts: a part that joins meanwhile is extended by join or here
 	l.mu.Unlock()
 	return g.ask(ctx, func(p *Lease) error { return extendPart(ctx, p, d) })
 }

@@ -29,8 +29,8 @@ type Inspection struct {
 	Clients []ClientProcess
 	// ClientsErr is why the server did not list its connections, or nil.
 	ClientsErr error
-	// Listening is the number of clients listening for a release, each with any number of waiters: those that wait, and
-	// those that have waited within the last seconds. The waiters of [Spin] and Plain locks do not listen, the waiters of
+	// Listening is the number of clients listening for a release, each with any number of waiters: at present, or
+	// within the last seconds. The waiters of [Spin] and Plain locks do not listen, the waiters of
 	// a [Fair] lock are in Info.Queue. Listening is negative if the server did not tell.
 	Listening int
 }

@@ -417,7 +417,7 @@ func (l *Lease) warn(text string, args ...any) {
 	}
 }
 
-// logged returns the attributes of a line of the log about the lease: those that every such line has, and then args.
+// logged returns the attributes of a line of the log about the lease: the common ones, and then args.
 func (l *Lease) logged(args []any) []any { return append([]any{"age", roughly(l.age())}, args...) }
 
 // armLocked starts the deadline timer of a held lease, once. Each lease has its own timer, independent of the network.

@@ -39,7 +39,7 @@ var writeKind = &kinds.Lazy[*kind]{Make: func() *kind {
 // ReadWrite is Redisson's RReadWriteLock (getReadWriteLock): a lock for many readers or a single writer. A ReadWrite is
 // immutable, and many goroutines may share it.
 //
-// Waiting clients have the lock in the order of their arrival; readers who stand one behind the other have it together. A
+// Waiting clients have the lock in the order of their arrival; readers one behind the other have the lock together. A
 // new reader waits behind a waiting writer, and TryLock refuses it. A writer that has waited for readers for three seconds lets
 // further readers in for two, as readers may wait for each other. The writer then keeps readers out for six seconds, twelve, and so on, and
 // each time lets them in for half as long.

@@ -111,7 +111,7 @@ func (a *anchorWait) acquire(ctx context.Context) (*Lease, error) {
 	b.answer(true)
 	b.settleBehind(ctx, a.anchor, granted)
 	lease, err := b.await(ctx)
-	if isTaken(err) && ctx.Err() == nil { // other processes have the other servers, and wait for this one
+	if isTaken(err) && ctx.Err() == nil { // further processes have the remaining servers, and wait for the anchor
 		first.unlike.Set(a.lock.key, true)
 	}
 	return lease, err

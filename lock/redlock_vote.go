@@ -24,7 +24,7 @@ type serverInfo struct {
 	sent  clock.Instant
 }
 
-// question returns the request of a call to the server of a node. owner is its owner there, "" for a new one.
+// question returns the request of a call to the server of a node. owner is the owner on the server, "" for a new owner.
 func (r *Redlock) question(c *redlockCall, node int, owner string) (*question, error) {
 	h := r.members[node]
 	request, err := h.request(c.opts, 0)

@@ -143,7 +143,7 @@ func (l *Lease) changeForTwoNodes(ctx context.Context, x *remote.Call) bool {
 }
 
 // extendOtherReads extends the leases of a reader's other holds, whose keys the script cannot use, to what the lock needs for them. It
-// reports whether one of them is still there.
+// reports whether a hold is left.
 func (l *Lease) extendOtherReads(ctx context.Context) bool {
 	outer := l.leaseOfOthers(l)
 	if l.state == nil || outer <= 0 {

@@ -81,7 +81,7 @@ func (s *Server) Lose(lease *lock.Lease, reason lock.Reason) {
 	s.wantLost([]*lock.Lease{lease}, reason)
 }
 
-// loseMembers loses the first of members, and all of them if reason is about a Client. Which one of these is told first is open.
+// loseMembers loses the first of members, and all of them if reason is about a Client. The order of the notices is open.
 func (s *Server) loseMembers(members []*lock.Lease, reason lock.Reason) {
 	s.t.Helper()
 	if reason != lock.PartLost {

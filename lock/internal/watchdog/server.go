@@ -6,7 +6,7 @@ import (
 	"github.com/lockwire/lockwire/lock/internal/clock"
 )
 
-// lane names a server, or a slot whose leases go apart: through their server to another one, which may hang.
+// lane names a server, or a slot whose leases go apart: through their server to a second server, which may hang.
 type lane struct {
 	route string
 	apart bool
