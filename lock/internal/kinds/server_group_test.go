@@ -46,7 +46,7 @@ func TestServerWordOfAGroup(t *testing.T) {
 		if late := ms() - since - 1500; late < 400 && (again > 484 || again < 484-late) { // otherwise it may let others in by now
 			t.Errorf("it is to look again after %d ms, want 484 less %d at most", again, late)
 		} else if ends, err := s.Do("ZSCORE", walkLine, "~"+place).Float(); late < 400 {
-			if ends := -int64(ends) - since; err != nil || ends < 2083 || ends > 2085 { // 1500 + 484 + 100, rounded
+			if ends := -int64(ends) - since; err != nil || ends < 2083 || ends > 2085+late { // 1500 + 484 + 100, rounded; the script may be held up
 				t.Errorf("its word ends %d ms after it became next, want 2084: %v", ends, err)
 			}
 		}
