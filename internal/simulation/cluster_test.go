@@ -316,10 +316,16 @@ func (f *fleet) wakesUp(t *testing.T, of func(c *lock.Client) lockable) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if took := time.Since(<-free); took > time.Second {
-		t.Errorf("the waiter has the lock %v after it was free", took)
+	wantSoon(t, next, time.Second, free, "it was free")
+}
+
+// wantSoon checks that a waiter has got a lease at most limit after the time that comes over since, and releases the lease.
+func wantSoon(t *testing.T, lease *lock.Lease, limit time.Duration, since <-chan time.Time, what string) {
+	t.Helper()
+	if took := time.Since(<-since); took > limit {
+		t.Errorf("the waiter has the lock %v after %s", took, what)
 	}
-	if err := next.Unlock(t.Context()); err != nil {
+	if err := lease.Unlock(t.Context()); err != nil {
 		t.Error(err)
 	}
 }
@@ -352,12 +358,7 @@ func TestFairWaiterAfterAReleaseWithoutTheQueue(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if took := time.Since(<-together); took > 2*time.Second {
-			t.Errorf("the waiter has the lock %v after the end of the migration", took)
-		}
-		if err := next.Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
+		wantSoon(t, next, 2*time.Second, together, "the end of the migration")
 	})
 }
 
@@ -380,12 +381,7 @@ func TestFairWaiterBehindAnAbsentOneWhileSlotMigrates(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if took := time.Since(<-left); took > time.Second {
-			t.Errorf("the waiter has the lock %v after it was the first", took)
-		}
-		if err := lease.Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
+		wantSoon(t, lease, time.Second, left, "it was the first")
 	})
 }
 
